@@ -1,0 +1,117 @@
+"""`memoree artifact`: immutable revisions of bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memoree.cli.parsing import Group, key_option
+from memoree.cli.wrapper import actor, perform, perform_mutation
+
+SOURCE = "PATH|-"
+
+
+@click.group(cls=Group)
+def artifact() -> None:
+    """Store, revise, forget and read artifacts."""
+
+
+@artifact.command()
+@click.argument("source", metavar=SOURCE)
+@click.option("--kind", default="document", show_default=True)
+@click.option("--title", help="[default: the path]")
+@click.option("--media-type", metavar="TYPE", help="[default: by the name's extension; text for standard input]")
+@key_option
+def put(source: str, kind: str, title: str | None, media_type: str | None, idempotency_key: str | None) -> int:
+    """Store a file, or standard input for -, as a new artifact."""
+    from memoree.cli.files import read_source
+
+    read = read_source(source)
+    given = {
+        "kind": kind,
+        "title": title if title is not None else read.label,
+        "media_type": media_type if media_type is not None else read.media_type,
+        "content": read.content,
+        "provenance": {"source": read.label},
+        "actor": actor(),
+    }
+    return perform_mutation("artifact.put", given, key=idempotency_key)
+
+
+@artifact.command()
+@click.argument("artifact_id", metavar="ID")
+@click.option("--revision", metavar="REVISION", help="An older revision.  [default: the current one]")
+@click.option("--output", type=click.Path(path_type=Path), metavar="PATH", help="Write the content to this file.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option("--metadata-only", is_flag=True, help="Leave the content out.")
+def get(artifact_id: str, revision: str | None, output: Path | None, force: bool, metadata_only: bool) -> int:
+    """Show an artifact, or write its content to a file."""
+    if force and output is None:
+        raise click.UsageError("--force requires --output")
+    given = {
+        "artifact_id": artifact_id,
+        "revision_id": revision,
+        "include_content": output is not None or not metadata_only,
+    }
+    if output is None:
+        return perform("artifact.get", given)
+    destination = output
+
+    def materialize(result: dict[str, Any]) -> dict[str, Any]:
+        from memoree.cli.files import materialize
+
+        return materialize(result, destination, replace=force)
+
+    return perform("artifact.get", given, finish=materialize)
+
+
+@artifact.command()
+@click.argument("artifact_id", metavar="ID")
+@click.argument("source", metavar=SOURCE)
+@click.option("--if-revision", metavar="REVISION", required=True, help="The revision this change was made from.")
+@click.option("--title", help="[default: as before]")
+@click.option("--media-type", metavar="TYPE", help="[default: as before, whatever the file is called]")
+@key_option
+def revise(
+    artifact_id: str,
+    source: str,
+    if_revision: str,
+    title: str | None,
+    media_type: str | None,
+    idempotency_key: str | None,
+) -> int:
+    """Add a revision; earlier ones stay as they are."""
+    from memoree.cli.files import read_source
+
+    read = read_source(source)
+    given = {
+        "artifact_id": artifact_id,
+        "if_revision": if_revision,
+        "title": title,
+        "media_type": media_type,
+        "content": read.content,
+        "provenance": {"source": read.label},
+        "actor": actor(),
+    }
+    return perform_mutation("artifact.revise", given, key=idempotency_key)
+
+
+@artifact.command()
+@click.argument("artifact_id", metavar="ID")
+@click.option("--limit", type=int, default=50, show_default=True, help="Revisions per page, 1 to 100.")
+@click.option("--before-revision-number", type=int, metavar="N", help="Continue below this revision number.")
+def history(artifact_id: str, limit: int, before_revision_number: int | None) -> int:
+    """List the revisions of an artifact, newest first."""
+    given = {"artifact_id": artifact_id, "limit": limit, "before_revision_number": before_revision_number}
+    return perform("artifact.history", given)
+
+
+@artifact.command()
+@click.argument("artifact_id", metavar="ID")
+@click.option("--reason", required=True)
+@key_option
+def forget(artifact_id: str, reason: str, idempotency_key: str | None) -> int:
+    """Take an artifact out of every search; its bytes are not erased."""
+    return perform_mutation("artifact.forget", {"artifact_id": artifact_id, "reason": reason}, key=idempotency_key)

@@ -1,0 +1,55 @@
+"""The tree of commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+import memoree
+from memoree.cli.invocation import Invocation
+from memoree.cli.parsing import LazyGroup
+
+COMMANDS = {
+    "call": "memoree.cli.discovery:call_command",
+    "artifact": "memoree.cli.artifact:artifact",
+    "claim": "memoree.cli.claim:claim",
+    "search": "memoree.cli.search:search",
+    "init": "memoree.cli.project:init",
+    "context": "memoree.cli.project:context",
+    "session": "memoree.cli.session:session",
+    "instructions": "memoree.cli.discovery:instructions",
+    "schema": "memoree.cli.discovery:schema",
+    "capabilities": "memoree.cli.discovery:capabilities",
+    "doctor": "memoree.cli.discovery:doctor",
+    "serve": "memoree.cli.server:serve",
+    "up": "memoree.cli.server:up",
+    "down": "memoree.cli.server:down",
+    "status": "memoree.cli.server:status",
+    "worker": "memoree.cli.server:worker",
+}
+"""In the order of `memoree --help`."""
+
+HELP = """Evidence-first memory for AI agents.
+
+Agents use `memoree call`: one JSON request on standard input, one JSON envelope on standard output.
+All other commands print tables on a terminal, and the same envelope when piped or with --json.
+
+Without a task, writes may touch everything of the project; with one, what belongs to the project itself
+and to that task. Pins and exact ids only ever give read access.
+"""
+
+root = LazyGroup("memoree", help=HELP, lazy=COMMANDS)
+root = click.version_option(memoree.__version__, prog_name="memoree", message="%(prog)s %(version)s")(root)
+
+
+def run(arguments: Sequence[str], invocation: Invocation) -> int:
+    """Run a command line. Mistakes in it are answered with usage on standard error and status 2."""
+    try:
+        status = root.main(list(arguments), prog_name="memoree", standalone_mode=False, obj=invocation)
+    except click.ClickException as mistake:
+        mistake.show()
+        return mistake.exit_code
+    except click.Abort:
+        return 1
+    return int(status or 0)

@@ -1,0 +1,48 @@
+"""`memoree call`, and the operations that say what the store can do and how it is."""
+
+from __future__ import annotations
+
+import click
+
+from memoree.cli.parsing import Command, current_invocation
+from memoree.cli.wrapper import perform
+
+INSTRUCTION_FORMATS = "markdown|json|agents-md|claude-md"
+
+
+@click.command("call", cls=Command)
+def call_command() -> int:
+    """Answer one JSON request from standard input with one JSON envelope.
+
+    Reads standard input to its end. Attaches the ambient context when the operation needs one and the request has
+    none. Never invents an idempotency key, never asks, never pages. Exit status: 0 success, 2 invalid request or
+    configuration, 3 not found, 4 conflict, 5 no context, 6 not visible yet, 7 out of scope, 1 anything else.
+    """
+    from memoree.cli.call import call
+
+    return call(current_invocation())
+
+
+@click.command(cls=Command)
+@click.option("--format", "format_", metavar=INSTRUCTION_FORMATS, default="markdown", show_default=True)
+def instructions(format_: str) -> int:
+    """Text that teaches an agent how to use the protocol."""
+    return perform("instructions", {"format": format_})
+
+
+@click.command(cls=Command)
+def schema() -> int:
+    """JSON schemas of all requests and results."""
+    return perform("schema", {})
+
+
+@click.command(cls=Command)
+def capabilities() -> int:
+    """Operations and limits of the server."""
+    return perform("capabilities", {})
+
+
+@click.command(cls=Command)
+def doctor() -> int:
+    """State of the store: versions, storage and retrieval modes, the last commit."""
+    return perform("doctor", {})

@@ -1,0 +1,78 @@
+"""The entry point. Every failure leaves through here: as an envelope, or as usage for a mistyped line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from memoree.cli.invocation import Invocation
+from memoree.errors import Code, MemoreeError
+
+INTERRUPTED_STATUS = 130
+PLAIN_FLAGS = {"--pretty": "pretty", "--json": "json", "--no-autostart": "no_autostart"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED_STATUS
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter must not trip over it again when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(arguments: list[str]) -> int:
+    invocation = plain_call(arguments)
+    if invocation is not None:
+        from memoree.cli.call import call
+
+        return guarded(call, invocation)
+    from memoree.cli.commands import run
+
+    return guarded(lambda current: run(arguments, current), Invocation())
+
+
+def plain_call(arguments: Sequence[str]) -> Invocation | None:
+    """The invocation of a line that is `call` and global options only: machines send it often, and the parser of
+    all the other commands takes longer to import than such a line to run. Anything unusual is left to the parser."""
+    invocation = Invocation()
+    words = iter(arguments)
+    commands = []
+    for word in words:
+        if word in PLAIN_FLAGS:
+            setattr(invocation, PLAIN_FLAGS[word], True)
+        elif word == "--endpoint":
+            invocation.endpoint = next(words, None)
+        elif word == "--token-file":
+            invocation.token_file = Path(next(words, ""))
+        else:
+            commands.append(word)
+    complete = commands == ["call"] and arguments[-1] not in ("--endpoint", "--token-file")
+    return invocation if complete else None
+
+
+def guarded(run: Callable[[Invocation], int], invocation: Invocation) -> int:
+    """Run a command; a failure that it did not report itself is reported under the shell's own request id."""
+    try:
+        return run(invocation)
+    except BrokenPipeError:
+        raise
+    except MemoreeError as error:
+        failure = error
+    except OSError as error:
+        failure = MemoreeError(Code.INTERNAL_ERROR, f"input or output failed: {error}")
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        failure = MemoreeError(Code.INTERNAL_ERROR, f"the command failed: {type(error).__name__}: {error}")
+    from memoree.cli.output import report_failure
+    from memoree.client.request import REQUEST_ID_CLI
+
+    return report_failure(REQUEST_ID_CLI, failure, invocation)

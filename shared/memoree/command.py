@@ -1,0 +1,101 @@
+"""A command: a validated mutation on its way to the writer, and its form as a queue message (design §5.1).
+
+Content does not travel in the envelope: its place there holds an empty text, and `content` names the digest and
+size, with the bytes where they are small enough.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from memoree import limits
+from memoree.envelope import Envelope, parse
+from memoree.errors import Code, MemoreeError
+from memoree.ids import AttemptId
+from memoree.operations.call import Call, validate
+from memoree.operations.content import StagedContent, is_text_like
+
+COMMAND_VERSION = 1
+_CONTENT_ELSEWHERE = {"type": "text", "data": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One attempt at one mutation. `history` is the tenant's history as the api last saw it in head;
+    `received_at_ms` is the api's clock, milliseconds since the epoch."""
+
+    attempt_id: AttemptId
+    tenant: str
+    history: int
+    received_at_ms: int
+    call: Call[Any]
+
+
+def to_message(command: Command, envelope: Envelope) -> bytes:
+    """The message body. `envelope` is the request the call was made from."""
+    document: dict[str, Any] = {
+        "version": COMMAND_VERSION,
+        "attempt_id": command.attempt_id,
+        "tenant": command.tenant,
+        "history": command.history,
+        "received_at_ms": command.received_at_ms,
+        "fingerprint": command.call.fingerprint.hex(),
+        "envelope": envelope.model_dump(exclude_none=True),
+    }
+    if (content := command.call.content) is not None:
+        document["envelope"]["input"] = {**envelope.input, "content": _CONTENT_ELSEWHERE}
+        document["content"] = {"digest": content.digest.hex(), "size": content.size}
+        if content.data is not None and travels_inline(content, command.call.input):
+            document["content"]["data"] = base64.b64encode(content.data).decode("ascii")
+    return orjson.dumps(document)
+
+
+def from_message(body: bytes) -> Command:
+    """The command of a message. Raises `CONFIG_ERROR` for a version this program does not know, and
+    `INVALID_REQUEST` for a message that no api of this version can have sent."""
+    document = orjson.loads(body)
+    if document["version"] != COMMAND_VERSION:
+        raise MemoreeError(
+            Code.CONFIG_ERROR,
+            f"the command has version {document['version']}, this writer knows {COMMAND_VERSION}; upgrade it",
+        )
+    call = validate(parse(Envelope, document["envelope"]))
+    content = document.get("content")
+    return Command(
+        attempt_id=AttemptId(document["attempt_id"]),
+        tenant=document["tenant"],
+        history=document["history"],
+        received_at_ms=document["received_at_ms"],
+        call=replace(
+            call,
+            fingerprint=bytes.fromhex(document["fingerprint"]),
+            content=None if content is None else _staged(content),
+        ),
+    )
+
+
+def travels_inline(content: StagedContent, call_input: Any) -> bool:
+    """Small bodies always travel; text up to 64 KiB does too, so that the writer need not fetch it to index it."""
+    if content.inline:
+        return True
+    media_type = getattr(call_input, "media_type", None)
+    return content.size <= limits.COMMAND_TEXT_BYTES_MAX and (media_type is None or is_text_like(media_type))
+
+
+def needs_text(content: StagedContent, call_input: Any) -> bool:
+    """Whether the writer may have to index bytes that it does not have."""
+    media_type = getattr(call_input, "media_type", None)
+    return content.data is None and (media_type is None or is_text_like(media_type))
+
+
+def _staged(document: dict[str, Any]) -> StagedContent:
+    data = document.get("data")
+    return StagedContent(
+        bytes.fromhex(document["digest"]),
+        document["size"],
+        None if data is None else base64.b64decode(data),
+    )

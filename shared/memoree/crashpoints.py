@@ -1,0 +1,44 @@
+"""Named places where a fault test may end the process: at once, as a power cut would.
+
+Active only under the test setting `MEMOREE_TEST_CRASH_AT=name` or `name:n` (the n-th time it is reached); then
+`MEMOREE_TEST_CRASH_MARK`, if set, names a file that says the point was reached.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+POINTS = (
+    "received",
+    "staged",
+    "applied",
+    "synced",
+    "head_put",
+    "head_moved",
+    "acked",
+    "takeover_claimed",
+    "takeover_restored",
+    "takeover_ledger",
+    "takeover_synced",
+    "takeover_done",
+    "settling",
+)
+
+_wanted, _, _count = os.environ.get("MEMOREE_TEST_CRASH_AT", "").partition(":")
+_left = int(_count or 1)
+
+
+def reach(point: str) -> None:
+    """End the process if the test setting asks for it here."""
+    if point != _wanted:
+        return
+    assert point in POINTS, f"{point} is not a named crash point"
+    global _left
+    _left -= 1
+    if _left:
+        return
+    if mark := os.environ.get("MEMOREE_TEST_CRASH_MARK"):
+        Path(mark).write_text(point)
+    os.kill(os.getpid(), signal.SIGKILL)

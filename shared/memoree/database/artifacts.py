@@ -1,0 +1,195 @@
+"""Artifacts and their revisions.
+
+The row id of an entity or a revision is the commit number that made it: a commit makes at most one of each, and a
+number is never used again, so no row has to be read or updated to tie an entity to its first revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import apsw
+import orjson
+from blake3 import blake3
+
+from memoree.database.connection import one, scalar
+from memoree.operations.call import Owner
+
+_ENTITY = """a.artifact_id, a.kind, a.workspace_id, a.project_id, a.task_id, a.component, a.status, a.forgotten_reason,
+    a.head_row, a.revision_count, a.created_at, a.sys_from"""
+_REVISION = """r.revision_id, r.revision_number, r.title, r.media_type, r.blob_hash, r.size_bytes, r.provenance,
+    r.actor, r.created_at, r.sys_from"""
+
+_FIND = f"SELECT {_ENTITY} FROM artifacts a WHERE a.artifact_id = ?"  # noqa: S608 - constant columns
+_HEAD_REVISION = f"SELECT {_REVISION} FROM artifact_revisions r WHERE r.row_id = ?"  # noqa: S608
+_REVISION_OF = f"SELECT {_REVISION} FROM artifact_revisions r WHERE r.revision_id = ? AND r.artifact_row = ?"  # noqa: S608
+_PAGE = f"""
+    SELECT {_REVISION} FROM artifact_revisions r WHERE r.artifact_row = ? AND r.revision_number < ?
+    ORDER BY r.revision_number DESC LIMIT ?
+"""  # noqa: S608
+_ALL = f"""
+    SELECT {_ENTITY}, {_REVISION} FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
+    ORDER BY r.row_id
+"""  # noqa: S608
+_BODY = "SELECT body FROM artifact_revisions WHERE row_id = ?"
+
+_INSERT = """
+    INSERT INTO artifacts (row_id, artifact_id, kind, workspace_id, project_id, task_id, component, status, head_row,
+        revision_count, created_at, sys_from)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'active', ?1, 1, ?8, ?1)
+"""
+_INSERT_REVISION = """
+    INSERT INTO artifact_revisions (row_id, revision_id, artifact_row, revision_number, title, media_type, blob_hash,
+        size_bytes, body, provenance, actor, created_at, sys_from)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?1)
+"""
+_MOVE_HEAD = "UPDATE artifacts SET head_row = ?2, revision_count = revision_count + 1 WHERE row_id = ?1"
+_CLOSE_REVISION = "UPDATE artifact_revisions SET sys_to = ?2 WHERE row_id = ?1"
+_FORGET = "UPDATE artifacts SET status = 'forgotten', forgotten_reason = ?2, sys_to = ?3 WHERE row_id = ?1"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The logical artifact. `row_id` is the commit that created it, `head_row` the one of its current revision."""
+
+    artifact_id: str
+    kind: str
+    owner: Owner
+    status: str
+    forgotten_reason: str | None
+    head_row: int
+    revision_count: int
+    created_at: str
+    row_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """An immutable revision, without its bytes. `provenance` is JSON text; `row_id` the commit that created it."""
+
+    revision_id: str
+    revision_number: int
+    title: str
+    media_type: str
+    blob_hash: bytes
+    size_bytes: int
+    provenance: str
+    actor: str | None
+    created_at: str
+    row_id: int
+
+
+_ENTITY_COLUMNS = len(fields(Artifact)) + len(fields(Owner)) - 1
+
+
+def find(db: apsw.Connection, artifact_id: str) -> Artifact | None:
+    row = one(db, _FIND, (artifact_id,))
+    return _artifact(row) if row else None
+
+
+def head_revision(db: apsw.Connection, artifact: Artifact) -> Revision:
+    row = one(db, _HEAD_REVISION, (artifact.head_row,))
+    assert row is not None, "an artifact has a current revision"
+    return Revision(*row)
+
+
+def find_revision(db: apsw.Connection, artifact: Artifact, revision_id: str) -> Revision | None:
+    """The revision, if it is one of this artifact's."""
+    row = one(db, _REVISION_OF, (revision_id, artifact.row_id))
+    return Revision(*row) if row else None
+
+
+def page(db: apsw.Connection, artifact: Artifact, *, before: int, limit: int) -> list[Revision]:
+    """Up to `limit` revisions with a number below `before`, newest first."""
+    return [Revision(*row) for row in db.execute(_PAGE, (artifact.row_id, before, limit))]
+
+
+def body(db: apsw.Connection, revision: Revision) -> bytes | None:
+    """The bytes of a revision as its row holds them; `None` when they are a blob."""
+    stored: bytes | None = scalar(db, _BODY, (revision.row_id,))
+    return stored
+
+
+def every_revision(db: apsw.Connection) -> Iterator[tuple[Artifact, Revision]]:
+    for row in db.execute(_ALL):
+        yield _artifact(row[:_ENTITY_COLUMNS]), Revision(*row[_ENTITY_COLUMNS:])
+
+
+def insert(db: apsw.Connection, artifact: Artifact) -> None:
+    """A new artifact; its first revision must follow in the same transaction."""
+    owner = artifact.owner
+    assert artifact.head_row == artifact.row_id, "an artifact and its first revision are one commit"
+    db.execute(
+        _INSERT,
+        (
+            artifact.row_id,
+            artifact.artifact_id,
+            artifact.kind,
+            owner.workspace_id,
+            owner.project_id,
+            owner.task_id,
+            owner.component,
+            artifact.created_at,
+        ),
+    )
+
+
+def insert_revision(db: apsw.Connection, artifact: Artifact, revision: Revision, body: bytes | None) -> None:
+    db.execute(
+        _INSERT_REVISION,
+        (
+            revision.row_id,
+            revision.revision_id,
+            artifact.row_id,
+            revision.revision_number,
+            revision.title,
+            revision.media_type,
+            revision.blob_hash,
+            revision.size_bytes,
+            body,
+            revision.provenance,
+            revision.actor,
+            revision.created_at,
+        ),
+    )
+
+
+def move_head(db: apsw.Connection, artifact: Artifact, revision: Revision) -> None:
+    """Make an inserted revision the current one; the one before it stops being the truth at the same commit."""
+    db.execute(_MOVE_HEAD, (artifact.row_id, revision.row_id))
+    db.execute(_CLOSE_REVISION, (artifact.head_row, revision.row_id))
+
+
+def forget(db: apsw.Connection, artifact: Artifact, reason: str, commit_seq: int) -> None:
+    """Tombstone the artifact: it and its current revision stop being the truth at this commit."""
+    db.execute(_FORGET, (artifact.row_id, reason, commit_seq))
+    db.execute(_CLOSE_REVISION, (artifact.head_row, commit_seq))
+
+
+def revision_digest(artifact: Artifact, revision: Revision) -> bytes:
+    """BLAKE3 over everything about a revision that never changes, for the integrity sum."""
+    owner = artifact.owner
+    content = (
+        artifact.kind,
+        owner.workspace_id,
+        owner.project_id,
+        owner.task_id,
+        owner.component,
+        artifact.created_at,
+        revision.revision_number,
+        revision.title,
+        revision.media_type,
+        revision.blob_hash.hex(),
+        revision.size_bytes,
+        revision.provenance,
+        revision.actor,
+        revision.created_at,
+        revision.row_id,
+    )
+    return blake3(orjson.dumps(content)).digest()
+
+
+def _artifact(row: tuple[object, ...]) -> Artifact:
+    artifact_id, kind, workspace_id, project_id, task_id, component, *rest = row
+    return Artifact(artifact_id, kind, Owner(workspace_id, project_id, task_id, component), *rest)  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""Connections to a tenant's database (apsw), with the pragmas every one of them needs.
+
+`secure_delete` and FTS5 `secure-delete` are always on: without them erased text stays in free pages (design §8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+BUSY_TIMEOUT_MS = 10_000
+CACHE_KIB = 16 * 1024
+STATEMENT_CACHE_SIZE = 200
+
+
+def open_writer(path: Path, *, replicated: bool) -> apsw.Connection:
+    """Read-write, WAL. Replicated databases leave checkpoints to Litestream and durability to the head
+    compare-and-swap; others checkpoint by themselves and fsync every commit."""
+    db = apsw.Connection(str(path), statementcachesize=STATEMENT_CACHE_SIZE)
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute(f"PRAGMA synchronous = {'NORMAL' if replicated else 'FULL'}")
+    if replicated:
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+    db.execute("PRAGMA foreign_keys = ON")
+    db.execute("PRAGMA secure_delete = ON")
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    db.execute("PRAGMA temp_store = MEMORY")
+    return db
+
+
+def open_reader(path: Path, *, immutable: bool) -> apsw.Connection:
+    """Read-only. `immutable` is for replica copies, which no one writes while a connection has them open."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
+    db = apsw.Connection(uri, flags=flags, statementcachesize=STATEMENT_CACHE_SIZE)
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute(f"PRAGMA mmap_size = {256 * 1024 * 1024}")
+    return db
+
+
+def one(
+    db: apsw.Connection, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()
+) -> tuple[Any, ...] | None:
+    """The first row of a query, or `None`."""
+    return next(iter(db.execute(sql, bindings)), None)
+
+
+def scalar(db: apsw.Connection, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> Any:
+    """The first column of the first row, or `None`."""
+    row = one(db, sql, bindings)
+    return row[0] if row is not None else None

@@ -1,0 +1,85 @@
+"""The full-text index: derived rows, written in the transaction of the revision they make findable.
+
+The FTS tables hold no text (`content = ''`), only postings of its folded form (`memoree.retrieval.text`). Row ids
+are those of `artifact_chunks` and `claim_revisions`. Removing a row therefore needs the very text it was made from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+
+from memoree.database.connection import one, scalar
+from memoree.retrieval.chunker import Span, chunks
+from memoree.retrieval.text import Segments, segments
+
+_NEXT_CHUNK_ROW = "SELECT coalesce(max(row_id), 0) + 1 FROM artifact_chunks"
+_INSERT_CHUNK = "INSERT INTO artifact_chunks VALUES (?, ?, ?, ?, ?, ?)"
+_CHUNKS = "SELECT row_id, start_byte, end_byte, text FROM artifact_chunks WHERE revision_row = ? ORDER BY ordinal"
+_DELETE_CHUNKS = "DELETE FROM artifact_chunks WHERE revision_row = ?"
+_REVISION = "SELECT title, body FROM artifact_revisions WHERE row_id = ?"
+_STATEMENT = "SELECT statement FROM claim_revisions WHERE row_id = ?"
+
+_INSERT_ARTIFACT = "INSERT INTO artifact_fts (rowid, title, body, title_cjk, body_cjk) VALUES (?, ?, ?, ?, ?)"
+_DELETE_ARTIFACT = """
+    INSERT INTO artifact_fts (artifact_fts, rowid, title, body, title_cjk, body_cjk) VALUES ('delete', ?, ?, ?, ?, ?)
+"""
+_INSERT_CLAIM = "INSERT INTO claim_fts (rowid, statement, cjk) VALUES (?, ?, ?)"
+_DELETE_CLAIM = "INSERT INTO claim_fts (claim_fts, rowid, statement, cjk) VALUES ('delete', ?, ?, ?)"
+
+_NO_BODY = Span(0, 0)
+
+
+def index_artifact_revision(
+    db: apsw.Connection, *, revision_row: int, title: str, text: str | None, stored_inline: bool
+) -> None:
+    """Make a revision findable by its title and, where `text` is its indexable body, by that.
+
+    Every chunk carries the title, so that one query matches across both; a revision without text has the one
+    chunk 0-0. Chunk text is kept only where the body is not `stored_inline` in the revision's own row. Chunk rows
+    of one revision are consecutive, which lets a search ask for all of them by a range.
+    """
+    data = (text or "").encode()
+    folded_title = segments(title)
+    first_row = scalar(db, _NEXT_CHUNK_ROW)
+    for ordinal, span in enumerate(chunks(data) if data else (_NO_BODY,)):
+        body = data[span.start : span.end].decode()
+        kept = None if stored_inline else body
+        db.execute(_INSERT_CHUNK, (first_row + ordinal, revision_row, ordinal, span.start, span.end, kept))
+        db.execute(_INSERT_ARTIFACT, _artifact_row(first_row + ordinal, folded_title, body))
+
+
+def index_claim_revision(db: apsw.Connection, *, revision_row: int, statement: str) -> None:
+    """Make a revision of a claim findable by its statement."""
+    db.execute(_INSERT_CLAIM, (revision_row, *segments(statement)))
+
+
+def unindex_artifact_revision(db: apsw.Connection, *, revision_row: int) -> None:
+    """Remove every trace of a revision from the index, and its chunks. Its own row must still be whole."""
+    revision = one(db, _REVISION, (revision_row,))
+    assert revision is not None, f"artifact revision {revision_row} is not in the store"
+    title, body = revision
+    folded_title = segments(title)
+    for chunk_row, text in _chunk_texts(db, revision_row, body):
+        db.execute(_DELETE_ARTIFACT, _artifact_row(chunk_row, folded_title, text))
+    db.execute(_DELETE_CHUNKS, (revision_row,))
+
+
+def unindex_claim_revision(db: apsw.Connection, *, revision_row: int) -> None:
+    """Remove every trace of a claim revision from the index. Its own row must still be whole."""
+    statement = scalar(db, _STATEMENT, (revision_row,))
+    assert statement is not None, f"claim revision {revision_row} is not in the store"
+    db.execute(_DELETE_CLAIM, (revision_row, *segments(statement)))
+
+
+def _artifact_row(chunk_row: int, title: Segments, body: str) -> tuple[int, str, str, str, str]:
+    folded_body = segments(body)
+    return chunk_row, title.words, folded_body.words, title.pairs, folded_body.pairs
+
+
+def _chunk_texts(db: apsw.Connection, revision_row: int, body: bytes | None) -> list[tuple[int, str]]:
+    rows: list[tuple[Any, ...]] = db.execute(_CHUNKS, (revision_row,)).fetchall()
+    return [
+        (chunk_row, (body or b"")[start:end].decode() if text is None else text) for chunk_row, start, end, text in rows
+    ]

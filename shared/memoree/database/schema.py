@@ -1,0 +1,60 @@
+"""Numbered migrations, each applied whole or not at all, and the refusal of stores from the future."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import apsw
+
+from memoree.clock import stored, utc_now
+from memoree.database.connection import scalar
+from memoree.errors import Code, MemoreeError
+
+SCHEMA_VERSION = 1
+EMPTY_INTEGRITY = bytes(32)
+
+
+def stored_version(db: apsw.Connection) -> int:
+    """The schema version of an open database; 0 when it is empty."""
+    if scalar(db, "SELECT 1 FROM sqlite_master WHERE name = 'meta'") is None:
+        return 0
+    return int(scalar(db, "SELECT schema_version FROM meta"))
+
+
+def check_version(version: int) -> None:
+    """Raises `CONFIG_ERROR` for a schema newer than this program knows; nothing has been changed then."""
+    if version > SCHEMA_VERSION:
+        raise MemoreeError(
+            Code.CONFIG_ERROR,
+            f"the store has schema version {version}, this program knows up to {SCHEMA_VERSION}; upgrade it",
+        )
+
+
+def create_or_migrate(db: apsw.Connection) -> None:
+    """Bring the database to `SCHEMA_VERSION` in one transaction. Safe to call from several processes."""
+    check_version(stored_version(db))
+    if stored_version(db) == SCHEMA_VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for version in range(stored_version(db) + 1, SCHEMA_VERSION + 1):
+            _apply(db, version)
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _apply(db: apsw.Connection, version: int) -> None:
+    folder = resources.files("memoree.database") / "migrations"
+    script = next(entry for entry in folder.iterdir() if entry.name.startswith(f"{version:04}_"))
+    db.execute(script.read_text(encoding="utf-8"))
+    if version == 1:
+        db.execute("INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('secure-delete', 1)")
+        db.execute("INSERT INTO claim_fts (claim_fts, rank) VALUES ('secure-delete', 1)")
+        db.execute(
+            "INSERT INTO meta VALUES (1, ?, 0, 0, 0, 0, 0, ?, 0, ?, 0)",
+            (version, EMPTY_INTEGRITY, stored(utc_now())),
+        )
+    else:
+        db.execute("UPDATE meta SET schema_version = ?", (version,))

@@ -1,0 +1,265 @@
+"""The embedded profile: the writer is in this process, the reader opens the same database (design §5.5).
+
+Several processes may use one data directory at once: a `flock` on a file of its own, held for one group commit,
+orders the writers. An acknowledged write has been fsynced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from memoree import clock, limits
+from memoree.clock import Clock
+from memoree.command import Command
+from memoree.database import attempts, meta
+from memoree.database.connection import open_reader, open_writer
+from memoree.database.schema import create_or_migrate
+from memoree.envelope import REQUEST_ID_UNREADABLE, encode
+from memoree.errors import Code, MemoreeError
+from memoree.ids import AttemptId
+from memoree.objects.blobs import LocalBlobStore
+from memoree.objects.filesystem import FilesystemStore
+from memoree.operations.call import Call, decode, validate
+from memoree.operations.execute import Success, outcome_of, run_read
+from memoree.operations.registry import Mutation
+from memoree.operations.view import ServiceFacts, View
+from memoree.service import (
+    Check,
+    OperationStatus,
+    Reply,
+    Request,
+    new_command,
+    read_reply,
+    refusal,
+    undecided_state,
+    write_reply,
+)
+from memoree.writer.group_commit import GroupCommitter
+
+LOCAL_TENANT = "local"
+DATABASE_NAME = "memoree.sqlite3"
+READERS_MAX = 8
+CANARY_KEY = "canary"
+
+log = logging.getLogger(__name__)
+
+
+class _Blobs:
+    """The directory's blobs, by raw digest."""
+
+    def __init__(self, store: LocalBlobStore) -> None:
+        self._store = store
+
+    def read(self, digest: bytes, size: int) -> bytes:
+        return self._store.read(digest.hex(), size=size)
+
+    def holds(self, digest: bytes) -> bool:
+        return self._store.exists(digest.hex())
+
+    def put(self, data: bytes) -> None:
+        self._store.put(data)
+
+
+@dataclass(slots=True)
+class _Submission:
+    """A command in the line for the next group commit, and what became of it."""
+
+    command: Command
+    outcome: Success | MemoreeError | None = None
+    commit_seq: int = 0
+
+
+class EmbeddedService:
+    """One tenant, `local`, in one data directory. Thread-safe; also usable without an event loop."""
+
+    def __init__(self, data_dir: Path, *, facts: ServiceFacts, clock_now: Clock = clock.utc_now) -> None:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._path = data_dir / DATABASE_NAME
+        self._clock = clock_now
+        self._facts = facts
+        self._store = FilesystemStore(data_dir / "objects")
+        self._blobs = _Blobs(LocalBlobStore(self._store, LOCAL_TENANT))
+        self._lock_file = os.open(data_dir / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._writing = threading.Lock()
+        self._line: list[_Submission] = []
+        self._line_lock = threading.Lock()
+        self._readers: list[apsw.Connection] = []
+        with self._exclusive():
+            previous_umask = os.umask(0o077)
+            try:
+                self._db = open_writer(self._path, replicated=False)
+                create_or_migrate(self._db)
+            finally:
+                os.umask(previous_umask)
+        self._committer = GroupCommitter(self._db, self._blobs, facts, clock_now)
+
+    # --- one request --------------------------------------------------------------------------------------------
+
+    def call_bytes(self, body: bytes) -> bytes:
+        """One request envelope in, one response envelope out; never raises."""
+        try:
+            envelope = decode(body)
+        except MemoreeError as error:
+            return encode(refusal(REQUEST_ID_UNREADABLE, error).envelope)
+        try:
+            request = Request(envelope, validate(envelope))
+        except MemoreeError as error:
+            return encode(refusal(envelope.request_id, error).envelope)
+        return encode(self.answer(request).envelope)
+
+    def answer(self, request: Request) -> Reply:
+        """Run a validated request. Faults that are no refusals are logged and answered as `INTERNAL_ERROR`."""
+        call = request.call
+        try:
+            return self._write(call) if isinstance(call.operation, Mutation) else self._read(call)
+        except MemoreeError as error:
+            return refusal(call.request_id, error)
+        except Exception:
+            log.exception("%s failed", call.operation.name)
+            return refusal(call.request_id, MemoreeError(Code.INTERNAL_ERROR, "the operation failed; see the log"))
+
+    def _read(self, call: Call[Any]) -> Reply:
+        with self._view() as view:
+            return read_reply(call, run_read(view, call), view.meta.commit_seq)
+
+    def _write(self, call: Call[Any]) -> Reply:
+        if call.content is not None and not call.content.inline:
+            assert call.content.data is not None
+            self._blobs.put(call.content.data)
+        submission = _Submission(new_command(LOCAL_TENANT, call, history=0, clock_now=self._clock))
+        with self._line_lock:
+            self._line.append(submission)
+        with self._writing:
+            if submission.outcome is None:
+                self._commit_line()
+        assert submission.outcome is not None
+        if isinstance(submission.outcome, MemoreeError):
+            raise submission.outcome
+        return write_reply(call, submission.outcome, submission.commit_seq)
+
+    def _commit_line(self) -> None:
+        """One group commit of what is waiting; whoever holds the writing lock does it for all of them."""
+        with self._line_lock:
+            batch = self._line[: limits.BATCH_COMMANDS_MAX]
+            del self._line[: len(batch)]
+        try:
+            with self._exclusive():
+                committed = self._committer.commit([entry.command for entry in batch], self._blobs)
+        except Exception as error:
+            log.exception("a group commit failed")
+            for entry in batch:
+                entry.outcome = _storage_failure(error)
+            return
+        for entry, attempt in zip(batch, committed.attempts, strict=True):
+            entry.commit_seq = committed.meta.commit_seq
+            try:
+                entry.outcome = outcome_of(self._db, attempt)
+            except MemoreeError as refused:
+                entry.outcome = refused
+
+    # --- connections and locks ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Holds the data directory's writer lock: across processes by `flock`, for one group commit."""
+        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    @contextmanager
+    def _view(self) -> Iterator[View]:
+        """One read transaction on a pooled connection."""
+        db = self._take_reader()
+        db.execute("BEGIN")
+        try:
+            yield View(db, self._blobs, self._facts, meta.read(db), clock.stored(self._clock()))
+        finally:
+            db.execute("ROLLBACK")
+            self._return_reader(db)
+
+    def _take_reader(self) -> apsw.Connection:
+        with self._line_lock:
+            if self._readers:
+                return self._readers.pop()
+        return open_reader(self._path, immutable=False)
+
+    def _return_reader(self, db: apsw.Connection) -> None:
+        with self._line_lock:
+            if len(self._readers) < READERS_MAX:
+                self._readers.append(db)
+                return
+        db.close()
+
+    def close_sync(self) -> None:
+        for db in (*self._readers, self._db):
+            db.close()
+        self._readers.clear()
+        os.close(self._lock_file)
+
+    # --- the asynchronous face (memoree.service.Service) ---------------------------------------------------------
+
+    async def call(
+        self,
+        tenant: str,
+        request: Request,
+        *,
+        wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT,
+        strong: bool = False,
+    ) -> Reply:
+        """As `answer`, in a thread. Every write is decided before it returns and every read sees all of them,
+        so `wait_seconds` and `strong` change nothing here."""
+        import asyncio  # the shell never needs it, and it is slow to import
+
+        assert tenant == LOCAL_TENANT
+        return await asyncio.to_thread(self.answer, request)
+
+    async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
+        with self._view() as view:
+            attempt = attempts.find(view.db, attempt_id)
+            if attempt is None:
+                return OperationStatus(undecided_state(attempt_id, clock.milliseconds(self._clock())))
+            return OperationStatus.of(view.db, attempt)
+
+    async def readiness(self) -> list[Check]:
+        import asyncio
+
+        return await asyncio.to_thread(self._readiness)
+
+    def _readiness(self) -> list[Check]:
+        canary = os.urandom(16)
+        try:
+            with self._exclusive(), self._view() as view:
+                self._store.put_sync(CANARY_KEY, canary)
+                stored = self._store.get_sync(CANARY_KEY)
+                self._store.delete_sync(CANARY_KEY)
+                if stored is None or stored.body != canary:
+                    raise MemoreeError(Code.INTEGRITY_ERROR, "the canary was not read back as it was written")
+                detail = f"commit {view.meta.commit_seq}"
+        except Exception as error:  # readiness reports every fault instead of failing on it
+            return [Check("store", ok=False, detail=str(error))]
+        return [Check("store", ok=True, detail=detail)]
+
+    async def close(self) -> None:
+        self.close_sync()
+
+
+def _storage_failure(error: Exception) -> MemoreeError:
+    if isinstance(error, apsw.BusyError):
+        return MemoreeError(Code.TRANSPORT_ERROR, "the store is busy; nothing was stored, send it again")
+    if isinstance(error, apsw.FullError):
+        return MemoreeError(Code.INTERNAL_ERROR, "the disk is full; nothing was stored")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return MemoreeError(Code.INTEGRITY_ERROR, "the database is damaged; run `memoree doctor`")
+    return MemoreeError(Code.INTERNAL_ERROR, "the write failed and nothing was stored; see the log")

@@ -1,0 +1,146 @@
+"""Answers and how they are written: envelopes on the machine protocol's routes, `{"error", "message"}` elsewhere,
+and RFC 9457 members on top when the caller's `Accept` names `application/problem+json`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from starlette.types import Scope, Send
+
+from memoree import limits
+from memoree.envelope import REQUEST_ID_UNREADABLE
+from memoree.errors import HTTP_STATUS, Code, MemoreeError
+from memoree.service import Reply, refusal
+
+HeaderList = tuple[tuple[bytes, bytes], ...]
+
+JSON = b"application/json"
+PROBLEM = b"application/problem+json"
+CALL_PATH = "/v1/call"
+OPERATIONS_PATH = "/v1/operations"
+PROBLEM_TYPE_PREFIX = "urn:memoree:error:"
+RETRY_STATUSES = frozenset({202, 429, 503})
+RETRY_AFTER_SECONDS_DEFAULT = 1.0
+
+SECURITY_HEADERS: HeaderList = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole response. `headers` are what comes beside its type, its length and the security headers."""
+
+    status: int
+    body: bytes
+    headers: HeaderList = ()
+    content_type: bytes = JSON
+
+    def start(self) -> dict[str, Any]:
+        entity: HeaderList = ()
+        if self.status != HTTPStatus.NO_CONTENT:
+            entity = ((b"content-type", self.content_type), (b"content-length", b"%d" % len(self.body)))
+        return {
+            "type": "http.response.start",
+            "status": self.status,
+            "headers": [*entity, *SECURITY_HEADERS, *self.headers],
+        }
+
+    async def send(self, send: Send) -> None:
+        await send(self.start())
+        await send({"type": "http.response.body", "body": self.body})
+
+    def with_headers(self, *headers: tuple[bytes, bytes]) -> Answer:
+        return replace(self, headers=self.headers + headers)
+
+
+class HttpRefusal(Exception):
+    """A refusal that HTTP itself brings about. `status` where it is not the one of the error's code."""
+
+    def __init__(self, error: MemoreeError, *, status: int | None = None, headers: HeaderList = ()) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.status = HTTP_STATUS[error.code] if status is None else status
+        self.headers = headers
+
+    def reply(self, request_id: str = REQUEST_ID_UNREADABLE) -> Reply:
+        return replace(refusal(request_id, self.error), status=self.status)
+
+
+def header(scope: Scope, name: bytes) -> bytes | None:
+    """The first header of that (lower-case) name."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return None
+
+
+def header_values(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for key, value in scope["headers"] if key == name]
+
+
+def json_answer(document: Mapping[str, Any], status: int = 200, *, headers: HeaderList = ()) -> Answer:
+    return Answer(status, orjson.dumps(document), headers)
+
+
+def envelope_answer(scope: Scope, reply: Reply, headers: HeaderList = ()) -> Answer:
+    """The reply as HTTP. A body over the frame limit becomes `CONTENT_TOO_LARGE` (machine protocol §1.4)."""
+    document, content_type = reply.envelope, JSON
+    if "error" in document and wants_problem(scope):
+        document, content_type = _as_problem(reply), PROBLEM
+    body = orjson.dumps(document)
+    if len(body) > limits.FRAME_BYTES_MAX:
+        message = f"the response has {len(body)} bytes; the limit is {limits.FRAME_BYTES_MAX}"
+        too_large = refusal(reply.envelope["request_id"], MemoreeError(Code.CONTENT_TOO_LARGE, message))
+        return envelope_answer(scope, too_large, headers)
+    if reply.snapshot_commit_seq is not None:
+        headers += ((b"memoree-commit-seq", b"%d" % reply.snapshot_commit_seq),)
+    if reply.status in RETRY_STATUSES:
+        headers += (retry_after(reply.retry_after_seconds or RETRY_AFTER_SECONDS_DEFAULT),)
+    return Answer(reply.status, body, headers, content_type)
+
+
+def refusal_answer(scope: Scope, refused: HttpRefusal) -> Answer:
+    """The refusal in the manner of the route that was asked: an envelope, or `{"error", "message"}`."""
+    if speaks_envelopes(scope):
+        return envelope_answer(scope, refused.reply(), refused.headers)
+    headers = refused.headers
+    if refused.status in RETRY_STATUSES:
+        headers += (retry_after(refused.error.retry_after_seconds or RETRY_AFTER_SECONDS_DEFAULT),)
+    document = {"error": refused.error.code.value.lower(), "message": refused.error.message}
+    return json_answer(document, refused.status, headers=headers)
+
+
+def speaks_envelopes(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path == CALL_PATH or path.startswith(OPERATIONS_PATH)
+
+
+def wants_problem(scope: Scope) -> bool:
+    accept = header(scope, b"accept")
+    return accept is not None and PROBLEM in accept.lower()
+
+
+def retry_after(seconds: float) -> tuple[bytes, bytes]:
+    """Whole seconds, rounded up, at least one."""
+    return b"retry-after", b"%d" % max(1, math.ceil(seconds))
+
+
+def _as_problem(reply: Reply) -> dict[str, Any]:
+    """Problem details that still are the envelope: RFC 9457 allows members of one's own."""
+    error = reply.envelope["error"]
+    return {
+        "type": PROBLEM_TYPE_PREFIX + error["code"],
+        "title": HTTPStatus(reply.status).phrase,
+        "status": reply.status,
+        "detail": error["message"],
+        **reply.envelope,
+    }

@@ -1,0 +1,106 @@
+"""Every bound of the service, in one place. Units are part of the name.
+
+Wire bounds come from machine protocol §1.4, §4.0.6 and §8; the limits of the write and read paths from the design.
+"""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# --- wire: envelope -------------------------------------------------------------------------------------------
+FRAME_BYTES_MAX = 24 * MIB
+REQUEST_ID_BYTES_MAX = 256
+IDEMPOTENCY_KEY_BYTES_MAX = 512
+CONTEXT_ID_BYTES_MAX = 256
+PINS_MAX = 128
+PIN_BYTES_MAX = 512
+
+# --- wire: operations -----------------------------------------------------------------------------------------
+ID_BYTES_MAX = 256
+ARTIFACT_BYTES_MAX = 8 * MIB
+ENCODED_CONTENT_BYTES_MAX = 12 * MIB
+KIND_BYTES_MAX = 128
+TITLE_BYTES_MAX = 4096
+MEDIA_TYPE_BYTES_MAX = 512
+ACTOR_BYTES_MAX = 1024
+METADATA_BYTES_MAX = 64 * KIB
+REASON_BYTES_MAX = 64 * KIB
+STATEMENT_BYTES_MAX = 128 * KIB
+EVIDENCE_ITEMS_MAX = 128
+QUERY_BYTES_MAX = 8192
+QUERY_WORDS_MAX = 48
+HISTORY_ITEMS_MAX = 100
+HISTORY_ITEMS_DEFAULT = 50
+SEARCH_ITEMS_MAX = 100
+SEARCH_ITEMS_DEFAULT = 10
+METADATA_DEPTH_MAX = 100
+"""Nesting of a free-form map: JSON encoders give up at some depth, and an answer wraps the map a few levels deep."""
+RECALL_CLAIMS_MAX = 10
+RECALL_ARTIFACT_REFS_MAX = 20
+RECALL_CANDIDATE_CLAIMS_MAX = 5
+RECALL_CANDIDATE_ARTIFACT_REFS_MAX = 5
+RECALL_EXCERPT_BYTES_MAX = 1024
+RECALL_EVIDENCE_EXCERPTS_PER_CLAIM_MAX = 4
+PROBE_ITEMS_MAX = 8
+PROBE_TITLE_BYTES_MAX = 48
+RETRIEVE_LEADS_MAX = 8
+RETRIEVE_REFERENCES_MAX = 9
+RETRIEVE_EVIDENCE_BYTES_MAX = 12 * KIB
+CITATION_BYTES_MAX = 1024
+CITATION_FETCH_BYTES_MAX = 8192
+RELATION_LIST_ITEMS_MAX = 100
+CONFLICT_LIST_ITEMS_MAX = 100
+SOURCE_ITEMS_MAX = 100
+PROJECTION_ITEMS_MAX = 100
+FEEDBACK_ITEMS_MAX = 100
+UNIX_CONNECTIONS_MAX = 4
+
+# --- storage --------------------------------------------------------------------------------------------------
+INLINE_BODY_BYTES_MAX = 16 * KIB
+"""Bodies up to this size live in the revision row and need no blob (machine protocol §7)."""
+COMMAND_TEXT_BYTES_MAX = 64 * KIB
+"""Text up to this size also travels in the command, so that the writer need not fetch the blob (design §5.1)."""
+COMMAND_BYTES_MAX = 200 * KIB
+"""Larger commands are parked in the object store; the message then carries a claim check (design §5.1)."""
+CHUNK_BYTES_TARGET = 2048
+CHUNK_BYTES_MAX = 4096
+CHUNK_TAIL_BYTES_MIN = 256
+
+# --- write path (design §5) -----------------------------------------------------------------------------------
+BATCH_COMMANDS_MAX = 200
+WRITE_WAIT_SECONDS_DEFAULT = 10.0
+WRITE_WAIT_SECONDS_MAX = 25.0
+ATTEMPT_BODY_RETENTION_SECONDS = 3600
+ATTEMPT_RETENTION_SECONDS = 29 * 24 * 3600
+"""The row (attempt, status, code) outlives queue plus dead-letter retention, 14 days each."""
+COMMAND_AGE_SECONDS_MAX = 12 * 3600
+"""Half the blob grace period: an older command may cite a blob that garbage collection has removed."""
+POISON_TRIES_MAX = 3
+RECEIVE_WAIT_SECONDS = 1.0
+VISIBILITY_SECONDS = 15.0
+"""At most the lease's lifetime, extended while working, so that a dead writer's messages return in time."""
+
+# --- head and lease (design §5.3) -----------------------------------------------------------------------------
+LEASE_TTL_SECONDS = 15.0
+LEASE_RENEW_SECONDS = 5.0
+HEAD_PUT_TIMEOUT_SECONDS = 3.0
+WATCHDOG_SECONDS = 60.0
+"""The heartbeat stops renewing when the writer has made no progress for this long."""
+SETTLE_AFTER_IDLE_SECONDS = 60.0
+TENANTS_HELD_MAX = 32
+SYNC_TIMEOUT_SECONDS = 10
+GIVE_BACK_VISIBILITY_SECONDS = 0.3
+
+# --- read path (design §6) ------------------------------------------------------------------------------------
+MIN_COMMIT_SEQ_WAIT_SECONDS = 1.0
+STALENESS_SECONDS_MAX = 1.0
+POLL_SECONDS_MIN = 0.004
+POLL_SECONDS_MAX = 0.05
+IDLE_COPY_WAIT_SECONDS = 0.25
+REPLICAS_MAX = 64
+REPLICA_BYTES_MAX = 8 * 1024 * MIB
+KEPT_PAGES_BYTES_MAX = 32 * MIB
+"""Decoded pages kept until both local copies have them; refetched beyond."""
+RESTORE_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+BLOB_CACHE_BYTES_MAX = 32 * MIB

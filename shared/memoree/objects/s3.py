@@ -1,0 +1,360 @@
+"""The object store over the S3 protocol: SeaweedFS, MinIO, Amazon S3 (design §5.3, §7).
+
+Two warm clients share one session. Reads, deletes and plain writes are idempotent and retried by the SDK;
+conditional writes go through a client of their own that never retries, because a retry of a write that
+did take effect would report `PreconditionFailed` to its own author.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+import botocore.session
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+from botocore.parsers import ResponseParserError
+
+from memoree.objects import (
+    ClockSkew,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectStoreError,
+    PreconditionFailed,
+    StoredObject,
+    StoreUnavailable,
+    check_key,
+)
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3 import S3Client
+
+CONNECT_TIMEOUT_SECONDS = 2.0
+READ_TIMEOUT_SECONDS = 10.0
+ATTEMPTS_MAX = 3
+"""For what may be repeated; the first try counts."""
+
+POOL_CONNECTIONS_MAX = 64
+KEEPALIVE_SECONDS = 60.0
+DELETE_MANY_KEYS_MAX = 1000
+PRESIGN_SECONDS_MAX = 7 * 24 * 3600
+
+CLOCK_SKEW_SECONDS_MAX = 14 * 60
+"""Stores refuse signatures beyond 15 minutes; a refusal with clocks this far apart is blamed on them."""
+
+FREE_FORM_LEVELS = 2
+"""`tenants/<tenant>/`: names above this depth are anyone's, those below it have one shape per level (§7)."""
+
+_PRECONDITION_STATUSES = frozenset({409, 412})
+_OUR_MISTAKES = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
+_NO_ANSWER = (BotoCoreError, ResponseParserError, aiohttp.ClientError, OSError)
+"""`OSError` includes `TimeoutError`; a `ResponseParserError` is a proxy's page where XML was due."""
+
+_TRANSIENT_CODES = frozenset({"RequestTimeout", "SlowDown", "Throttling", "OperationAborted"})
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """Where a bucket is and who asks. Without keys, the environment's own credentials are used (a Lambda role).
+
+    `endpoint_url` is for anything but Amazon; it also selects path-style addresses.
+    """
+
+    bucket: str
+    endpoint_url: str | None = None
+    region: str = "us-east-1"
+    access_key_id: str | None = None
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+class S3Store:
+    """`ObjectStore` over one bucket. Open it before use: `async with S3Store(settings) as store`, or `open()`."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        self.settings = settings
+        self._bucket = settings.bucket
+        self._stack = AsyncExitStack()
+        self._repeating: S3Client
+        self._once: S3Client
+
+    async def open(self) -> Self:
+        """Make both clients; they connect on first use."""
+        session = get_session()
+        self._repeating, self._once = [
+            await self._stack.enter_async_context(
+                session.create_client(
+                    "s3", config=_config(self.settings, attempts_max), **_client_arguments(self.settings)
+                )
+            )
+            for attempts_max in (ATTEMPTS_MAX, 1)
+        ]
+        return self
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # ---- the ObjectStore protocol
+
+    async def get(self, key: str, *, if_none_match: str | None = None) -> StoredObject | None:
+        condition: dict[str, Any] = {} if if_none_match is None else {"IfNoneMatch": if_none_match}
+        try:
+            with _errors(f"GET {check_key(key)!r}"):
+                answer = await self._repeating.get_object(Bucket=self._bucket, Key=key, **condition)
+                body = await answer["Body"].read()
+        except _NotModified:
+            return None
+        info = ObjectInfo(key, answer["ETag"], len(body), answer["LastModified"].astimezone(UTC))
+        return StoredObject(info, body, _date(answer["ResponseMetadata"]["HTTPHeaders"]))
+
+    async def head(self, key: str) -> ObjectInfo:
+        with _errors(f"HEAD {check_key(key)!r}"):
+            answer = await self._repeating.head_object(Bucket=self._bucket, Key=key)
+        return ObjectInfo(
+            key, answer["ETag"], answer["ContentLength"], answer["LastModified"].astimezone(UTC)
+        )
+
+    async def put(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        if_match: str | None = None,
+        if_absent: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> str:
+        condition: dict[str, Any] = {}
+        if if_match is not None:
+            condition["IfMatch"] = if_match
+        if if_absent:
+            condition["IfNoneMatch"] = "*"
+        client = self._once if condition else self._repeating
+        with _errors(f"PUT {check_key(key)!r}", conditional=bool(condition)):
+            async with asyncio.timeout(timeout_seconds):
+                answer = await client.put_object(Bucket=self._bucket, Key=key, Body=body, **condition)
+        return answer["ETag"]
+
+    async def delete(self, key: str) -> None:
+        with _errors(f"DELETE {check_key(key)!r}"):
+            await self._repeating.delete_object(Bucket=self._bucket, Key=key)
+
+    async def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        # SeaweedFS orders by path segment ("a/x" before "a-b") and lets StartAfter skip what that misplaces.
+        # Both orders agree below the free-form levels; above, the levels are walked and sorted here.
+        if prefix.count("/") >= FREE_FORM_LEVELS:
+            async for info in self._list_flat(prefix, start_after or ""):
+                yield info
+            return
+        after = start_after or ""
+        for name, found in sorted((await self._list_level(prefix)).items()):
+            if found is not None:
+                if name > after:
+                    yield found
+            elif name > after or after.startswith(name):
+                async for info in self.list(name, start_after=start_after):
+                    yield info
+
+    def presigned_delete(self, key: str, *, expires_seconds: int) -> str | None:
+        if not 0 < expires_seconds <= PRESIGN_SECONDS_MAX:
+            raise ValueError(f"a presigned URL cannot live for {expires_seconds} s")
+        url: str = self._presigner.generate_presigned_url(
+            "delete_object",
+            Params={"Bucket": self._bucket, "Key": check_key(key)},
+            ExpiresIn=expires_seconds,
+        )
+        return url
+
+    # ---- beyond the protocol
+
+    async def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
+        """Delete up to a thousand keys per request; returns key → reason for **every** key not confirmed
+        deleted (field fault 49). Missing objects count as deleted."""
+        failures: dict[str, str] = {}
+        for start in range(0, len(keys), DELETE_MANY_KEYS_MAX):
+            batch = [check_key(key) for key in keys[start : start + DELETE_MANY_KEYS_MAX]]
+            with _errors(f"DELETE of {len(batch)} objects"):
+                answer = await self._repeating.delete_objects(
+                    Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch]}
+                )
+            confirmed = {entry["Key"] for entry in answer.get("Deleted", [])}
+            refused = {entry["Key"]: _reason(entry) for entry in answer.get("Errors", []) if "Key" in entry}
+            for key in batch:
+                if key in refused or key not in confirmed:
+                    failures[key] = refused.get(key, "the store did not answer for this key")
+        return failures
+
+    async def ensure_bucket(self) -> None:
+        """Create the bucket unless it is there and ours. Needs the right to create buckets only if it is not."""
+        with _errors(f"HEAD bucket {self._bucket!r}"):
+            try:
+                await self._repeating.head_bucket(Bucket=self._bucket)
+                return
+            except ClientError as error:
+                if _status(error) != 404:
+                    raise
+        with _errors(f"CREATE bucket {self._bucket!r}"):
+            try:
+                await self._repeating.create_bucket(Bucket=self._bucket, **_location(self.settings.region))
+            except ClientError as error:
+                if _code(error) != "BucketAlreadyOwnedByYou":  # another process of ours was faster
+                    raise
+
+    # ---- inside
+
+    @cached_property
+    def _presigner(self) -> Any:
+        """A client of the synchronous SDK: signing needs no connection, and the protocol's method is synchronous.
+        Made on first use, since only the garbage collector and the self-test presign."""
+        return botocore.session.get_session().create_client(
+            "s3", config=Config(**_options(self.settings)), **_client_arguments(self.settings)
+        )
+
+    async def _list_flat(self, prefix: str, start_after: str) -> AsyncIterator[ObjectInfo]:
+        resume: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
+        pages = self._repeating.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix, **resume
+        )
+        with _errors(f"LIST {prefix!r}"):
+            async for page in pages:
+                for entry in page.get("Contents", []):
+                    if entry["Key"] > start_after:
+                        yield _listed(entry)
+
+    async def _list_level(self, prefix: str) -> dict[str, ObjectInfo | None]:
+        """Name → object, or `None` for a name that ends in `/`: one level of the tree, all pages."""
+        found: dict[str, ObjectInfo | None] = {}
+        pages = self._repeating.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix, Delimiter="/"
+        )
+        with _errors(f"LIST {prefix!r}"):
+            async for page in pages:
+                found |= {entry["Prefix"]: None for entry in page.get("CommonPrefixes", [])}
+                found |= {entry["Key"]: _listed(entry) for entry in page.get("Contents", [])}
+        return found
+
+
+class _NotModified(ObjectStoreError):
+    """The answer 304, which the SDK reports as an error."""
+
+
+@contextmanager
+def _errors(what: str, *, conditional: bool = False) -> Iterator[None]:
+    """Turns what the SDK raises into the errors of the object store."""
+    try:
+        yield
+    except ClientError as error:
+        raise _translated(error, what, conditional=conditional) from error
+    except _OUR_MISTAKES as error:
+        raise ObjectStoreError(f"{what}: {error}") from error
+    except _NO_ANSWER as error:
+        raise StoreUnavailable(f"{what}: no answer ({type(error).__name__}: {error})") from error
+
+
+def _translated(error: ClientError, what: str, *, conditional: bool) -> ObjectStoreError:
+    status, code = _status(error), _code(error)
+    if status == 304:
+        return _NotModified(what)
+    if code == "NoSuchBucket":
+        return ObjectStoreError(f"{what}: the bucket does not exist")
+    if code == "RequestTimeTooSkewed" or (status == 403 and _skew(error) > CLOCK_SKEW_SECONDS_MAX):
+        return ClockSkew(f"{what}: clock skew: this host's clock is too far from the store's; set it right")
+    if conditional and (status in _PRECONDITION_STATUSES or status == 404):
+        return PreconditionFailed(f"{what}: {code}")
+    if status == 404:
+        return ObjectMissing(f"{what}: there is no such object")
+    if status >= 500 or status == 429 or code in _TRANSIENT_CODES:
+        return StoreUnavailable(f"{what}: the store answered {status} {code}")
+    return ObjectStoreError(f"{what}: the store refused with {status} {_reason(error.response['Error'])}")
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _reason(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('Code', 'UnknownError')}: {entry.get('Message', '')}"
+
+
+def _skew(error: ClientError) -> float:
+    """Seconds between this host's clock and the answer's `Date`: all that a refused HEAD tells, without a body."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    if "date" not in headers:
+        return 0.0
+    return abs((datetime.now(UTC) - _date(headers)).total_seconds())
+
+
+def _date(headers: Mapping[str, str]) -> datetime:
+    return parsedate_to_datetime(headers["date"]).astimezone(UTC)
+
+
+def _listed(entry: Mapping[str, Any]) -> ObjectInfo:
+    return ObjectInfo(entry["Key"], entry["ETag"], entry["Size"], entry["LastModified"].astimezone(UTC))
+
+
+def _location(region: str) -> dict[str, Any]:
+    """Amazon's first region must not be named, every other one must."""
+    return {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+
+
+def _client_arguments(settings: S3Settings) -> dict[str, Any]:
+    return {
+        "endpoint_url": settings.endpoint_url,
+        "region_name": settings.region,
+        "aws_access_key_id": settings.access_key_id,
+        "aws_secret_access_key": settings.secret_access_key,
+        "aws_session_token": settings.session_token,
+    }
+
+
+def _options(settings: S3Settings) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "signature_version": "s3v4",
+        "s3": {"addressing_style": "path" if settings.endpoint_url else "auto"},
+    }
+    if (urlsplit(settings.endpoint_url or "").hostname or "").startswith("127."):
+        options["proxies"] = {}  # a proxy named in the environment cannot reach this host's loopback
+    return options
+
+
+def _config(settings: S3Settings, attempts_max: int) -> AioConfig:
+    return AioConfig(
+        **_options(settings),
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=READ_TIMEOUT_SECONDS,
+        max_pool_connections=POOL_CONNECTIONS_MAX,
+        connector_args={"keepalive_timeout": KEEPALIVE_SECONDS},
+        retries={"mode": "standard", "max_attempts": attempts_max},
+        # TLS or the signed SHA-256 covers a body on its way; blobs and LTX files carry their own checksums.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        parameter_validation=False,  # `check_key` and the types have done it; it costs 5 % of a call
+    )

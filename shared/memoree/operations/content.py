@@ -1,0 +1,104 @@
+"""Artifact content: how it travels (text or base64), how it is staged for the writer, and whether it is text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from blake3 import blake3
+
+from memoree import limits
+from memoree.envelope import WireModel
+from memoree.errors import Code, MemoreeError, invalid
+
+TEXT_APPLICATION_TYPES = frozenset(
+    f"application/{name}" for name in ("json", "xml", "yaml", "x-yaml", "toml", "javascript", "sql", "graphql")
+)
+_ESCAPES_OF_TWO = '"\\\b\t\n\f\r'
+
+
+class ArtifactContent(WireModel):
+    """Exactly `{"type": "text" | "base64", "data": string}` (machine protocol §4.0.1)."""
+
+    type: Literal["text", "base64"]
+    data: str
+
+    def decoded(self) -> bytes:
+        """The raw bytes. Raises `INVALID_REQUEST` for bad base64, `CONTENT_TOO_LARGE` over 8 MiB."""
+        if self.type == "text":
+            raw = self.data.encode()
+        else:
+            try:
+                raw = base64.b64decode(self.data, validate=True)
+            except (binascii.Error, ValueError) as error:
+                invalid(f"content.data: not standard base64 with padding ({error})")
+        if len(raw) > limits.ARTIFACT_BYTES_MAX:
+            raise MemoreeError(
+                Code.CONTENT_TOO_LARGE,
+                f"the content has {len(raw)} bytes; the limit is {limits.ARTIFACT_BYTES_MAX}",
+            )
+        return raw
+
+
+@dataclass(frozen=True, slots=True)
+class StagedContent:
+    """Content on its way to the writer: its digest and size, and its bytes where they are at hand.
+
+    `data` is `None` when the bytes are known to be a blob and the writer does not need them.
+    """
+
+    digest: bytes
+    size: int
+    data: bytes | None
+
+    @classmethod
+    def of(cls, data: bytes) -> StagedContent:
+        return cls(blake3(data).digest(), len(data), data)
+
+    @property
+    def inline(self) -> bool:
+        """Whether the bytes live in the revision row and need no blob."""
+        return self.size <= limits.INLINE_BODY_BYTES_MAX
+
+
+def is_text_like(media_type: str) -> bool:
+    """Whether bodies of this type are indexed when they are valid UTF-8 (machine protocol §4.5)."""
+    bare = media_type.split(";", 1)[0].strip().lower()
+    return (
+        bare.startswith("text/")
+        or bare.endswith(("+json", "+xml"))
+        or bare in TEXT_APPLICATION_TYPES
+        or bare == "image/svg+xml"
+    )
+
+
+def indexable_text(media_type: str, data: bytes) -> str | None:
+    """The body as text, or `None` when it is searchable by title only. Never decodes lossily: spans are bytes."""
+    if not is_text_like(media_type):
+        return None
+    try:
+        return data.decode("utf-8", errors="strict")
+    except UnicodeDecodeError:
+        return None
+
+
+def represented(media_type: str, data: bytes) -> dict[str, Any]:
+    """The wire form of stored bytes: `text` only for `text/*`, valid UTF-8 and at most 12 MiB of JSON string
+    (machine protocol §4.6)."""
+    if media_type.lower().startswith("text/"):
+        try:
+            text = data.decode("utf-8", errors="strict")
+        except UnicodeDecodeError:
+            text = None
+        if text is not None and json_string_bytes(text, len(data)) <= limits.ENCODED_CONTENT_BYTES_MAX:
+            return {"type": "text", "data": text}
+    return {"type": "base64", "data": base64.b64encode(data).decode("ascii")}
+
+
+def json_string_bytes(text: str, utf8_bytes: int) -> int:
+    """Size of the text as a JSON string: two quotes, 2 per short escape, 6 per other control character."""
+    two = sum(text.count(character) for character in _ESCAPES_OF_TWO)
+    controls = sum(text.count(chr(code)) for code in range(0x20)) - sum(text.count(c) for c in "\b\t\n\f\r")
+    return 2 + utf8_bytes + two + 5 * controls

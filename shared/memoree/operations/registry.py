@@ -1,0 +1,133 @@
+"""What an operation is, and the catalogue of those that exist.
+
+A read has one function over a `View`. A mutation has three, run in this order (machine protocol §1.7):
+`before_replay` tests existence and write scope, then the idempotency record is looked up, then `apply` tests the
+state and makes the change. `before_replay` only reads, so an api may run it on a snapshot before answering an
+exact replay.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel
+
+import memoree.operations
+
+if TYPE_CHECKING:
+    from memoree.operations.call import Call
+    from memoree.operations.content import ArtifactContent
+    from memoree.operations.view import Applied, Transaction, View
+
+Scope = Literal["recall", "ingest", "forget", "inbox", "admin"]
+
+
+ReadFunction = Callable[["View", "Call[Any]"], BaseModel]
+ApplyFunction = Callable[["Transaction", "Call[Any]"], "Applied"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row of the operation catalogue (machine protocol §0.3). `position` is its place in that list."""
+
+    name: str
+    position: int
+    input: type[BaseModel]
+    result: type[BaseModel]
+    scope: Scope
+    needs_context: bool
+    horizon: bool = False
+    side_effecting: bool = False
+
+    @property
+    def mutating(self) -> bool:
+        return isinstance(self, Mutation)
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Operation):
+    run: ReadFunction = None  # type: ignore[assignment]  # the decorator always sets it
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation(Operation):
+    apply: ApplyFunction = None  # type: ignore[assignment]  # as above
+    before_replay: Callable[[View, Call[Any]], None] | None = None
+    content: Callable[[Any], ArtifactContent] | None = None
+    """Where the artifact content stands in the input, for operations that carry one."""
+    replay_on_snapshot: bool = True
+    """Whether an exact replay may be answered from a snapshot, without asking the writer."""
+
+
+_declared: dict[str, Operation] = {}
+
+
+def _declare(operation: Operation) -> None:
+    assert operation.name not in _declared, f"{operation.name} is declared twice"
+    _declared[operation.name] = operation
+
+
+def read(
+    name: str,
+    *,
+    position: int,
+    input: type[BaseModel],
+    result: type[BaseModel],
+    needs_context: bool,
+    horizon: bool = False,
+    scope: Scope = "recall",
+) -> Callable[[ReadFunction], ReadFunction]:
+    """Declare a read; the decorated function computes its result from one snapshot."""
+
+    def declare(run: ReadFunction) -> ReadFunction:
+        _declare(Read(name, position, input, result, scope, needs_context, horizon, run=run))
+        return run
+
+    return declare
+
+
+def mutation(
+    name: str,
+    *,
+    position: int,
+    input: type[BaseModel],
+    result: type[BaseModel],
+    scope: Scope = "ingest",
+    before_replay: Callable[[View, Call[Any]], None] | None = None,
+    content: Callable[[Any], ArtifactContent] | None = None,
+    replay_on_snapshot: bool = True,
+) -> Callable[[ApplyFunction], ApplyFunction]:
+    """Declare a mutation; the decorated function makes the change inside the writer's transaction."""
+
+    def declare(apply: ApplyFunction) -> ApplyFunction:
+        _declare(
+            Mutation(
+                name,
+                position,
+                input,
+                result,
+                scope,
+                needs_context=True,
+                side_effecting=True,
+                apply=apply,
+                before_replay=before_replay,
+                content=content,
+                replay_on_snapshot=replay_on_snapshot,
+            )
+        )
+        return apply
+
+    return declare
+
+
+@cache
+def catalogue() -> Mapping[str, Operation]:
+    """Every operation by name, in the order of the contract's catalogue."""
+    for module in pkgutil.iter_modules(memoree.operations.__path__):
+        importlib.import_module(f"{memoree.operations.__name__}.{module.name}")
+    return dict(sorted(_declared.items(), key=lambda item: item[1].position))

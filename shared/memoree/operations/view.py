@@ -1,0 +1,142 @@
+"""What an operation sees: a `View` of one consistent state, or the writer's `Transaction`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import apsw
+import orjson
+from pydantic import BaseModel
+
+from memoree import clock, ids
+from memoree.database import events, integrity
+from memoree.database.connection import scalar
+from memoree.database.meta import Meta
+from memoree.errors import Code, MemoreeError
+
+
+class BlobReader(Protocol):
+    """Verified reads from the content-addressed store."""
+
+    def read(self, digest: bytes, size: int) -> bytes:
+        """The blob's bytes. Raises `INTEGRITY_ERROR` when it is missing or is not what its name says."""
+
+
+class BlobPresence(Protocol):
+    """What a writer asks before a revision may depend on a blob."""
+
+    def holds(self, digest: bytes) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """What `capabilities` and `doctor` report about the process that answers."""
+
+    blob_store: str
+    connections_max: int
+    authorization: bool
+    pid: int
+    running: bool
+    lifecycle_owner: str
+
+
+@dataclass(slots=True)
+class View:
+    """One consistent state of a tenant's database, and the one instant at which the request is judged."""
+
+    db: apsw.Connection
+    blobs: BlobReader
+    facts: ServiceFacts
+    meta: Meta
+    now: str
+    """The evaluation instant, in stored form."""
+
+    def require_commit_seq(self, wanted: int | None) -> None:
+        """Raises `INDEX_NOT_READY` when the caller has seen a newer state than this one (§1.8)."""
+        if wanted is not None and wanted > self.meta.commit_seq:
+            raise index_not_ready(wanted, self.meta.commit_seq)
+
+
+def index_not_ready(wanted: int, current: int) -> MemoreeError:
+    return MemoreeError(
+        Code.INDEX_NOT_READY,
+        f"commit {wanted} is not visible yet; the newest visible commit is {current}",
+        details={"requested_commit_seq": wanted, "current_commit_seq": current},
+        retry_after_seconds=1.0,
+    )
+
+
+def _blob_refusal(reason: str, message: str) -> MemoreeError:
+    return MemoreeError(Code.TRANSPORT_ERROR, message, details={"reason": reason}, retry_after_seconds=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a mutation did: its record and the commit it belongs to, an earlier one when nothing changed."""
+
+    record: BaseModel
+    commit_seq: int
+    created: bool = True
+
+    def to_result(self) -> dict[str, Any]:
+        """The acknowledgement (§4.0.5): the record, flattened, and these two members."""
+        return {
+            **self.record.model_dump(exclude_none=True),
+            "commit_seq": self.commit_seq,
+            "created": self.created,
+        }
+
+
+@dataclass(slots=True)
+class Transaction(View):
+    """The writer's view inside one command: it may change rows and takes at most one commit number."""
+
+    presence: BlobPresence
+    sum: integrity.Sum
+
+    @property
+    def commit_seq(self) -> int:
+        """The number this mutation will take, for the rows it writes."""
+        return self.meta.commit_seq + 1
+
+    def require_blob(self, digest: bytes) -> None:
+        """Raises a retryable `TRANSPORT_ERROR` unless the blob is there and not about to be collected."""
+        if scalar(self.db, "SELECT 1 FROM condemned_blobs WHERE digest = ?", (digest,)) is not None:
+            raise _blob_refusal("digest_condemned", "the content is being collected; send it again in a while")
+        if not self.presence.holds(digest):
+            raise _blob_refusal("blob_missing", "the content did not reach the store; send it again")
+
+    def new_id(self, prefix: str) -> str:
+        return ids.new_id(prefix, clock.hlc_milliseconds(self.meta.hlc))
+
+    def record_event(
+        self,
+        operation: str,
+        entity_type: str,
+        entity_id: str,
+        *,
+        revision_id: str | None = None,
+        actor: str | None = None,
+        payload: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Consume the commit number: exactly one audit event per state-changing mutation (§1.8)."""
+        self.meta.commit_seq += 1
+        self.meta.hlc = clock.next_hlc(self.meta.hlc, 0)
+        events.insert(
+            self.db,
+            events.Event(
+                commit_seq=self.meta.commit_seq,
+                event_id=self.new_id("evt"),
+                hlc=self.meta.hlc,
+                operation=operation,
+                entity_type=entity_type,
+                entity_id=entity_id,
+                revision_id=revision_id,
+                actor=actor,
+                payload=orjson.dumps(payload or {}).decode(),
+                created_at=self.now,
+            ),
+        )
+        return self.meta.commit_seq

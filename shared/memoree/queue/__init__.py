@@ -1,0 +1,88 @@
+"""The command queue as the rest of the program sees it: Amazon SQS FIFO semantics.
+
+Messages of one group are delivered in order and one batch at a time: while any message of a group is in flight,
+no later one of that group is delivered. Adapters: `memoree.queue.sqlite` and `memoree.queue.sqs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+MESSAGE_BYTES_MAX = 256 * 1024
+DEDUPLICATION_SECONDS = 300
+RECEIVE_COUNT_MAX = 1000
+"""Deliveries before a message goes to the dead-letter queue; poison is judged by the writer, long before."""
+
+
+class QueueError(Exception):
+    """The queue could not be reached, or refused; whether a send took effect is unknown."""
+
+
+class MessageTooLarge(QueueError):
+    """The body exceeds `MESSAGE_BYTES_MAX`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    body: str
+    group: str
+    dedup_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One delivery. `receipt` belongs to this delivery only; `sent_at` is epoch seconds by the queue's clock."""
+
+    message_id: str
+    body: str
+    group: str
+    receipt: str
+    receive_count: int
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """`waiting` counts deliverable and delayed messages, `in_flight` delivered and not yet acknowledged ones.
+    `oldest_age_seconds` is the age of the oldest unacknowledged message, or `None` where the queue cannot tell."""
+
+    waiting: int
+    in_flight: int
+    dead: int
+    oldest_age_seconds: float | None
+
+
+class CommandQueue(Protocol):
+    """Every method may raise `QueueError`."""
+
+    async def send(self, message: OutgoingMessage) -> str:
+        """Durably enqueue; returns the message id. A repeat of `dedup_id` within five minutes is accepted,
+        changes nothing and returns the id of the first. Raises `MessageTooLarge`."""
+
+    async def send_batch(self, messages: Sequence[OutgoingMessage]) -> Sequence[str | QueueError]:
+        """Per message, in order: its id or its failure. A failure keeps no later message from being sent."""
+
+    async def receive(
+        self,
+        *,
+        max_messages: int,
+        wait_seconds: float,
+        visibility_seconds: float,
+        except_groups: Collection[str] = (),
+    ) -> list[Message]:
+        """Long poll: up to `max_messages`, empty after `wait_seconds`. Groups named in `except_groups` are not
+        delivered (SQS cannot skip them: its adapter gives such messages back within 0.3 s, which counts as a
+        delivery of theirs). A cancelled receive loses nothing: what it was about to get is delivered again."""
+
+    async def ack(self, messages: Sequence[Message]) -> None:
+        """Remove delivered messages for good. A stale receipt is ignored: one that a later delivery replaced, and
+        for SQS already one whose visibility timeout has passed."""
+
+    async def set_visibility(self, messages: Sequence[Message], seconds: float) -> None:
+        """Extend the time a delivery stays hidden, or give it back (0). A stale receipt is ignored."""
+
+    async def stats(self) -> QueueStats: ...
+
+    async def close(self) -> None: ...

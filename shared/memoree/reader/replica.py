@@ -1,0 +1,348 @@
+"""A reader's local copy of one tenant, brought forward by the change files themselves (design §6.1).
+
+Two copies: readers open the active one, changes go to the idle one while nobody has it open, then they swap. No
+file is ever written while a connection reads it. A state is shown only when its epoch, batch and commit equal
+those of the head that named it: change files of two lineages apply cleanly onto each other, so this comparison
+is the only proof of lineage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from memoree import limits
+from memoree.database import schema
+from memoree.database.connection import open_writer
+from memoree.errors import Code, MemoreeError
+from memoree.objects import ObjectMissing, ObjectStoreError
+from memoree.reader.changes import Changes, GapTooWide
+from memoree.reader.environment import ReaderEnvironment
+from memoree.reader.generation import Copy, Generation, wait_until_free
+from memoree.replication import layout
+from memoree.replication.head import Head, HeadFile, HeadReading, head_missing
+from memoree.replication.litestream import LitestreamError, NotRestorable, restore
+from memoree.replication.ltx import LtxError, LtxFile, apply, restorable_boundaries
+
+RESTORE_TRIES_MAX = 5
+FOREIGN_STATES_MAX = 2
+"""So many states in a row that head does not vouch for, and the replica backs off and raises the alarm."""
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class ForeignState(Exception):
+    """The copy reached a state that head does not vouch for: another lineage, or damage. It was discarded."""
+
+
+class Replica:
+    """One tenant's replica in one process. Its methods run in the event loop; views are used in threads."""
+
+    def __init__(self, tenant: str, environment: ReaderEnvironment, directory: Path) -> None:
+        self.tenant = tenant
+        self.used_at = time.monotonic()
+        self.checked_at = float("-inf")
+        """Monotonic time of the last look at head that succeeded."""
+        self._environment = environment
+        self._directory = directory
+        self._head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
+        self._reading: HeadReading | None = None
+        self._active: Generation | None = None
+        self._spare: Copy | None = None
+        self._changes: Changes | None = None
+        self._prefix: str | None = None
+        self._files_made = 0
+        self._refreshing: asyncio.Task[None] | None = None
+        self._foreign_states = 0
+        self._backing_off_until = 0.0
+
+    @property
+    def generation(self) -> Generation:
+        """The newest state readers may see. Refresh at least once before asking."""
+        assert self._active is not None, "a replica is refreshed before it is read"
+        return self._active
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._active is not None
+
+    @property
+    def head(self) -> Head | None:
+        """Head as last seen; `None` for a tenant that has none yet."""
+        return self._reading.head if self._reading is not None else None
+
+    @property
+    def is_alarmed(self) -> bool:
+        """Whether the last states fetched were foreign ones, again and again."""
+        return self._foreign_states >= FOREIGN_STATES_MAX
+
+    @property
+    def size_bytes(self) -> int:
+        active = self._active.copy if self._active is not None else None
+        return sum(copy.size_bytes() for copy in (active, self._spare) if copy is not None)
+
+    async def refresh(self) -> None:
+        """Look at head and follow it. Concurrent callers share one look, which may have begun before they asked.
+
+        Raises `StoreUnavailable`; `INTEGRITY_ERROR` for a missing head or a foreign state; `INDEX_NOT_READY`
+        when no state that head vouches for can be had right now.
+        """
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh())
+            self._refreshing.add_done_callback(self._refreshed)
+        await asyncio.shield(self._refreshing)
+
+    async def refresh_anew(self) -> None:
+        """As `refresh`, by a look at head that begins after this call did."""
+        if (earlier := self._refreshing) is not None:
+            await asyncio.wait([earlier])
+        await self.refresh()
+
+    def _refreshed(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()  # every waiter was told; nobody waiting is no reason to warn
+
+    async def _refresh(self) -> None:
+        if time.monotonic() < self._backing_off_until:
+            if self._active is None:
+                raise _not_ready("the last states of the tenant were not its own; trying again soon")
+            return
+        began = time.monotonic()
+        reading = await self._read_head()
+        if reading is not None:
+            await self._follow(reading)
+        elif self._active is None:
+            await self._show_empty()
+        self.checked_at = began
+
+    async def _read_head(self) -> HeadReading | None:
+        """Head when it differs from the one last followed, else `None`."""
+        if self._reading is not None:
+            try:
+                return await self._head_file.read_if_changed(self._reading.etag)
+            except ObjectMissing:
+                raise head_missing(self._head_file.key) from None
+        reading = await self._head_file.read()
+        if reading is None and await self._head_file.has_remains():
+            raise head_missing(self._head_file.key)
+        return reading
+
+    async def _follow(self, reading: HeadReading) -> None:
+        """Show the state that `reading` names, by the cheapest way there is."""
+        head = reading.head
+        schema.check_version(head.schema_version)
+        if head.prefix is None:
+            if self._active is None:
+                await self._show_empty()
+        elif self._shows(head):
+            pass  # a renewal of the lease, or a takeover that has not moved the prefix yet
+        else:
+            try:
+                await self._advance(head)
+            except ForeignState as error:
+                self._note_foreign(error)
+            except (LtxError, GapTooWide, NotRestorable) as error:
+                raise _not_ready(str(error)) from error
+        self._reading = reading
+
+    def _shows(self, head: Head) -> bool:
+        shown = self._active
+        return (
+            shown is not None
+            and self._prefix == head.prefix
+            and (shown.meta.history, shown.meta.batch) == (head.history, head.batch)
+        )
+
+    async def _advance(self, head: Head) -> None:
+        if self._prefix == head.prefix and self._active is not None and self._active.meta.history == head.history:
+            try:
+                await self._apply_changes(head)
+                return
+            except (GapTooWide, LtxError, ObjectStoreError) as error:
+                log.info("tenant %s: restoring instead of applying changes: %s", self.tenant, error)
+        if self._active is not None and self._active.meta.history != head.history:
+            self.discard()  # nothing of another history may be served, not even while restoring
+        await self._restore(head)
+
+    # --- by changes ---------------------------------------------------------------------------------------------
+
+    async def _apply_changes(self, head: Head) -> None:
+        assert self._active is not None and self._changes is not None
+        target = await self._idle_copy()
+        files = await self._changes.between(target.position, head.txid)
+        self._spare = None  # whatever fails from here on, this file is no copy of anything
+        try:
+            await self._in_thread(_apply_all, target, files)
+            target.position = max(head.txid, target.position)
+            generation = await self._in_thread(_proved, target, head)
+        except BaseException:
+            target.unlink()
+            raise
+        retired = self._active
+        self._swap(generation)
+        self._spare = retired.copy
+        self._changes.forget_up_to(self._spare.position)
+
+    async def _idle_copy(self) -> Copy:
+        """A file to write to that nobody has open: the spare one, or a third made of the active one."""
+        assert self._active is not None
+        if self._spare is not None and await wait_until_free(self._spare, limits.IDLE_COPY_WAIT_SECONDS):
+            return self._spare
+        if self._spare is not None:
+            self._spare.unlink()  # slow readers keep their open file; the next copy has another name
+        return await self._in_thread(self._active.copy.duplicate, self._new_path())
+
+    # --- by restoring -------------------------------------------------------------------------------------------
+
+    async def _restore(self, head: Head) -> None:
+        """A fresh copy at the lowest restorable boundary at or after what head names."""
+        assert head.prefix is not None
+        prefix = layout.tenant_prefix(self.tenant) + head.prefix
+        changes = Changes(self._environment.store, prefix, kept_bytes_max=limits.KEPT_PAGES_BYTES_MAX)
+        copy = await self._restored_copy(prefix, changes, head.txid)
+        try:
+            if copy.position == head.txid:
+                generation = await self._in_thread(_proved, copy, head)
+            else:
+                generation = await self._in_thread(_proved_covered, copy, head, await self._head_again(head))
+        except BaseException:
+            copy.unlink()
+            raise
+        if self._spare is not None:
+            self._spare.unlink()
+        if (retired := self._active) is not None:
+            retired.copy.unlink()
+        self._spare, self._changes, self._prefix = None, changes, head.prefix
+        self._swap(generation)
+
+    async def _restored_copy(self, prefix: str, changes: Changes, txid: int) -> Copy:
+        for _ in range(RESTORE_TRIES_MAX):
+            boundary = next((b for b in restorable_boundaries(await changes.available()) if b >= txid), None)
+            if boundary is None:
+                break
+            path = self._new_path()
+            try:
+                await restore(self._environment.replica_target(prefix), boundary, path)
+            except NotRestorable:
+                continue  # compaction or retention changed the prefix after it was listed
+            except LitestreamError as error:
+                raise _not_ready(f"restoring failed: {error}") from error
+            return Copy(path, boundary)
+        raise NotRestorable(f"TXID {txid} of {prefix} cannot be restored")
+
+    async def _head_again(self, head: Head) -> Head:
+        """The boundary lay after head: what it holds may be shown only if head covers it by now."""
+        reading = await self._head_file.read()
+        if reading is None or reading.head.prefix != head.prefix:
+            raise ForeignState("head moved to another prefix while its state was restored")
+        return reading.head
+
+    async def _show_empty(self) -> None:
+        """A tenant that never committed is an empty store at commit 0."""
+        path = self._new_path()
+        await self._in_thread(_make_empty, path)
+        self._prefix = None
+        self._swap(Generation(Copy(path, 0)))
+
+    # --- small things -------------------------------------------------------------------------------------------
+
+    def _swap(self, generation: Generation) -> None:
+        retired, self._active = self._active, generation
+        self._foreign_states = 0
+        if retired is not None:
+            retired.retire()
+
+    def _note_foreign(self, error: ForeignState) -> None:
+        """Both copies are discarded; after two such states in a row the replica backs off and raises an alarm."""
+        self._foreign_states += 1
+        self._reading = None
+        self._changes = None
+        self._prefix = None
+        log.error("tenant %s: %s", self.tenant, error)
+        if self.is_alarmed:
+            steps = limits.RESTORE_BACKOFF_SECONDS
+            step = min(self._foreign_states - FOREIGN_STATES_MAX, len(steps) - 1)
+            self._backing_off_until = time.monotonic() + steps[step]
+        raise MemoreeError(Code.INDEX_NOT_READY, str(error), retry_after_seconds=1.0) from error
+
+    def _new_path(self) -> Path:
+        self._files_made += 1
+        return self._directory / f"{self._files_made:06}.sqlite3"
+
+    async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._environment.executor, work, *arguments)
+
+    def discard(self) -> None:
+        """Evict: unlink the files; requests that still read them are undisturbed."""
+        if self._active is not None:
+            self._active.copy.unlink()
+            self._active.retire()
+            self._active = None
+        if self._spare is not None:
+            self._spare.unlink()
+            self._spare = None
+
+
+def _apply_all(target: Copy, files: Sequence[LtxFile]) -> None:
+    descriptor = os.open(target.path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for file in files:
+            apply(file, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _proved(copy: Copy, head: Head) -> Generation:
+    """The copy as a generation, if it is exactly the state that head names. Raises `ForeignState`."""
+    generation, epoch = _opened(copy, head)
+    found = (generation.meta.epoch, generation.meta.batch, generation.meta.commit_seq)
+    named = (epoch, head.batch, head.commit_seq)
+    if found != named:
+        generation.retire()
+        raise ForeignState(f"TXID {copy.position} is (epoch, batch, commit) {found}; head names {named}")
+    return generation
+
+
+def _proved_covered(copy: Copy, before: Head, now: Head) -> Generation:
+    """The copy as a generation, if it lies between the head read before it was restored and the one read after:
+    Litestream adds changes of its own, and raw files vanish, so the exact state may not be had any more."""
+    generation, epoch = _opened(copy, now)
+    found = generation.meta
+    covered = before.batch <= found.batch <= now.batch and before.commit_seq <= found.commit_seq <= now.commit_seq
+    if found.epoch != epoch or not covered:
+        generation.retire()
+        raise ForeignState(f"TXID {copy.position} holds batch {found.batch}; head covers {before.batch} to {now.batch}")
+    return generation
+
+
+def _opened(copy: Copy, head: Head) -> tuple[Generation, int]:
+    assert head.prefix is not None
+    try:
+        generation = Generation(copy)
+    except apsw.Error as error:
+        raise ForeignState(f"TXID {copy.position} is no readable database: {error}") from error
+    if generation.meta.history != head.history:
+        generation.retire()
+        raise ForeignState(f"TXID {copy.position} is of history {generation.meta.history}, head of {head.history}")
+    return generation, layout.epoch_of(head.prefix)
+
+
+def _make_empty(path: Path) -> None:
+    db = open_writer(path, replicated=False)
+    schema.create_or_migrate(db)
+    db.execute("PRAGMA journal_mode = DELETE")
+    db.close()
+
+
+def _not_ready(message: str) -> MemoreeError:
+    return MemoreeError(Code.INDEX_NOT_READY, message, retry_after_seconds=1.0)

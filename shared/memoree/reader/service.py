@@ -1,0 +1,242 @@
+"""The replicated service: reads a local replica, writes through the queue (design §5.1, §6)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from blake3 import blake3
+
+from memoree import clock, limits
+from memoree.command import to_message
+from memoree.database import attempts
+from memoree.errors import Code, MemoreeError
+from memoree.ids import AttemptId, new_ulid
+from memoree.objects import ObjectMissing, ObjectStoreError
+from memoree.objects.blobs import BlobStore
+from memoree.operations.call import Call
+from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
+from memoree.operations.registry import Mutation
+from memoree.operations.view import View
+from memoree.queue import CommandQueue, OutgoingMessage, QueueError
+from memoree.reader.environment import ReaderEnvironment
+from memoree.reader.generation import Generation
+from memoree.reader.replica import Replica
+from memoree.reader.replicas import Replicas
+from memoree.replication import layout
+from memoree.service import (
+    Check,
+    OperationStatus,
+    Reply,
+    Request,
+    new_command,
+    read_reply,
+    refusal,
+    undecided_state,
+    write_pending,
+    write_reply,
+)
+from memoree.writer.environment import LoopBlobs
+from memoree.writer.staging import ClaimCheck
+
+QUEUE_AGE_SECONDS_MAX = 5.0
+"""Readiness turns red when the oldest command has waited this long: the writer is dead or stuck."""
+CANARY_PREFIX = "canaries/"
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class ReplicatedService:
+    """`memoree.service.Service` for the stack and cloud profiles. Make it inside a running event loop."""
+
+    def __init__(self, environment: ReaderEnvironment, queue: CommandQueue) -> None:
+        self._environment = environment
+        self._queue = queue
+        self._loop = asyncio.get_running_loop()
+        self._replicas = Replicas(environment)
+        self._blobs: dict[str, BlobStore] = {}
+
+    async def call(
+        self,
+        tenant: str,
+        request: Request,
+        *,
+        wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT,
+        strong: bool = False,
+    ) -> Reply:
+        """See `memoree.service.Service.call`."""
+        call = request.call
+        try:
+            if isinstance(call.operation, Mutation):
+                return await self._write(tenant, request, wait_seconds)
+            return await self._read(tenant, call, strong=strong)
+        except MemoreeError as error:
+            return refusal(call.request_id, error)
+        except (ObjectStoreError, QueueError) as error:
+            log.warning("%s could not be completed: %s", call.operation.name, error)
+            return refusal(call.request_id, _unreachable(error))
+        except Exception:
+            log.exception("%s failed", call.operation.name)
+            return refusal(call.request_id, MemoreeError(Code.INTERNAL_ERROR, "the operation failed; see the log"))
+
+    # --- reads --------------------------------------------------------------------------------------------------
+
+    async def _read(self, tenant: str, call: Call[Any], *, strong: bool) -> Reply:
+        replica = await self._replicas.ready(tenant, strong=strong)
+        wanted = getattr(call.input, "min_commit_seq", None)
+        if wanted is not None:
+            await self._replicas.until(
+                replica,
+                lambda: replica.generation.meta.commit_seq >= wanted,
+                limits.MIN_COMMIT_SEQ_WAIT_SECONDS,
+            )
+        generation = replica.generation
+        result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
+        return read_reply(call, result, generation.meta.commit_seq)
+
+    async def _on_view(self, tenant: str, generation: Generation, work: Callable[[View], Result]) -> Result:
+        """Run in a thread over one generation; all a request reads comes from it."""
+        blobs = self._blob_store(tenant)
+
+        def run() -> Result:
+            with generation.connection() as db:
+                now = clock.stored(self._environment.clock())
+                view = View(db, LoopBlobs(blobs, self._loop), self._environment.facts, generation.meta, now)
+                return work(view)
+
+        return await self._loop.run_in_executor(self._environment.executor, run)
+
+    # --- writes -------------------------------------------------------------------------------------------------
+
+    async def _write(self, tenant: str, request: Request, wait_seconds: float) -> Reply:
+        call = request.call
+        replica = await self._replicas.ready(tenant, strong=False)
+        generation = replica.generation
+        if (
+            replay := await self._on_view(tenant, generation, lambda view: replay_from_snapshot(view, call))
+        ) is not None:
+            return write_reply(call, replay, generation.meta.commit_seq)
+        if call.content is not None and not call.content.inline:
+            assert call.content.data is not None
+            await self._blob_store(tenant).put(call.content.data)
+        attempt_id = await self._enqueue(tenant, request, replica)
+        outcome, commit_seq = await self._outcome(tenant, replica, attempt_id, wait_seconds)
+        return write_reply(call, outcome, commit_seq)
+
+    async def _enqueue(self, tenant: str, request: Request, replica: Replica) -> AttemptId:
+        history = replica.head.history if replica.head is not None else 0
+        command = new_command(tenant, request.call, history=history, clock_now=self._environment.clock)
+        body = to_message(command, request.envelope)
+        if len(body) > limits.COMMAND_BYTES_MAX:
+            key = layout.parked_command_key(tenant, command.attempt_id)
+            await self._environment.store.put(key, body)
+            message = ClaimCheck(command.attempt_id, tenant, blake3(body).digest()).to_message()
+        else:
+            message = body.decode()
+        await self._queue.send(OutgoingMessage(message, group=tenant, dedup_id=command.attempt_id))
+        return command.attempt_id
+
+    async def _outcome(
+        self, tenant: str, replica: Replica, attempt_id: AttemptId, wait_seconds: float
+    ) -> tuple[Success, int]:
+        """The attempt's outcome out of the replica, so that this process reads its own write from then on.
+
+        Raises the refusal it met, or `WRITE_PENDING`.
+        """
+        decided: list[Generation] = []
+        looked_at: Generation | None = None
+
+        def reached() -> bool:
+            nonlocal looked_at
+            generation = replica.generation
+            if generation is not looked_at:
+                looked_at = generation
+                with generation.connection() as db:
+                    if attempts.find(db, attempt_id) is not None:
+                        decided.append(generation)
+            return bool(decided)
+
+        if not await self._replicas.until(replica, reached, wait_seconds):
+            raise write_pending(attempt_id)
+        generation = decided[0]
+        with generation.connection() as db:
+            attempt = attempts.find(db, attempt_id)
+            assert attempt is not None
+            return outcome_of(db, attempt), generation.meta.commit_seq
+
+    async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
+        """See `memoree.service.Service.operation_status`."""
+        replica = await self._replicas.ready(tenant, strong=True)
+
+        def look(view: View) -> OperationStatus:
+            attempt = attempts.find(view.db, attempt_id)
+            if attempt is None:
+                return OperationStatus(undecided_state(attempt_id, clock.milliseconds(self._environment.clock())))
+            return OperationStatus.of(view.db, attempt)
+
+        return await self._on_view(tenant, replica.generation, look)
+
+    # --- health -------------------------------------------------------------------------------------------------
+
+    async def readiness(self) -> list[Check]:
+        """See `memoree.service.Service.readiness`."""
+        return list(await asyncio.gather(self._check_store(), self._check_queue(), self._check_replicas()))
+
+    async def _check_store(self) -> Check:
+        """A canary really written, read and removed: health endpoints of stores lie (design §11)."""
+        key, canary = f"{CANARY_PREFIX}{new_ulid()}", new_ulid().encode()
+        store = self._environment.store
+        began = time.monotonic()
+        try:
+            await store.put(key, canary)
+            found = await store.get(key)
+            await store.delete(key)
+        except (ObjectStoreError, ObjectMissing) as error:
+            return Check("store", ok=False, detail=str(error))
+        ok = found is not None and found.body == canary
+        detail = "" if ok else "the canary was not read back as it was written"
+        return Check("store", ok=ok, detail=detail, measures={"seconds": time.monotonic() - began})
+
+    async def _check_queue(self) -> Check:
+        try:
+            stats = await self._queue.stats()
+        except QueueError as error:
+            return Check("queue", ok=False, detail=str(error))
+        age = stats.oldest_age_seconds or 0.0
+        ok = age <= QUEUE_AGE_SECONDS_MAX
+        detail = "" if ok else f"the oldest command has waited {age:.1f} s: is the writer running?"
+        measures = {
+            "waiting": stats.waiting,
+            "in_flight": stats.in_flight,
+            "dead": stats.dead,
+            "oldest_age_seconds": age,
+        }
+        return Check("queue", ok=ok, detail=detail, measures=measures)
+
+    async def _check_replicas(self) -> Check:
+        alarmed = self._replicas.alarmed_tenants
+        age = self._replicas.oldest_check_seconds
+        detail = f"{len(alarmed)} tenants show states that head does not vouch for" if alarmed else ""
+        return Check("replicas", ok=not alarmed, detail=detail, measures={"oldest_check_seconds": age or 0.0})
+
+    async def close(self) -> None:
+        await self._replicas.close()
+
+    def _blob_store(self, tenant: str) -> BlobStore:
+        if (blobs := self._blobs.get(tenant)) is None:
+            blobs = self._blobs[tenant] = BlobStore(self._environment.store, tenant)
+        return blobs
+
+
+def _unreachable(error: Exception) -> MemoreeError:
+    """The outcome is unknown, never "failed": the identical request with the same key is a safe retry."""
+    return MemoreeError(
+        Code.TRANSPORT_ERROR,
+        f"the store or the queue did not answer; whether a write took effect is unknown: {error}",
+        retry_after_seconds=1.0,
+    )

@@ -1,0 +1,90 @@
+"""The form of text that the index and the query share. Stored bytes are never touched: spans point into those.
+
+Folding is NFKC with full case folding, so that `Straße` meets `STRASSE`, full-width meets ASCII and a composed
+letter meets its decomposed spelling; the tokenizer strips diacritics afterwards. Scripts written without spaces
+are indexed as overlapping pairs of characters, so that a word is found inside a longer run.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+FOLD_CHARS_MAX = 2048
+"""Normalisation sorts a run of combining marks in quadratic time, so text is folded in slices of this size."""
+
+_SLICE = re.compile(rf".{{1,{FOLD_CHARS_MAX - 1}}}(?:\s|\Z)|.{{1,{FOLD_CHARS_MAX}}}", re.DOTALL)
+_UNSPACED = re.compile(
+    "["
+    "\u1100-\u11ff"  # Hangul letters that did not compose into syllables
+    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese kana and iteration
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\uac00-\ud7a3"  # Hangul syllables
+    "]+"
+)
+_WORD_CATEGORIES = frozenset("LN")
+
+
+class Segments(NamedTuple):
+    """Folded text, split by how it is indexed: words separated by spaces, and the pairs of unspaced runs."""
+
+    words: str
+    pairs: str
+
+
+def fold(text: str) -> str:
+    """Case and compatibility folded; idempotent except for case pairs that Unicode added later."""
+    if text.isascii():
+        return text.lower()
+    if len(text) <= FOLD_CHARS_MAX:
+        return _fold_slice(text)
+    return "".join(_fold_slice(part) for part in _SLICE.findall(text))
+
+
+def segments(text: str) -> Segments:
+    """What the index stores for a text: `設備 A1` becomes words `a1` and pairs `設備 備`."""
+    folded = fold(text)
+    if folded.isascii() or _UNSPACED.search(folded) is None:
+        return Segments(folded, "")
+    pairs = " ".join(pair for run in _UNSPACED.findall(folded) for pair in run_pairs(run))
+    return Segments(_UNSPACED.sub(" ", folded), pairs)
+
+
+def run_pairs(run: str) -> list[str]:
+    """The overlapping pairs of a run, then its last character: every character starts one token, so that a single
+    character is a prefix query, and two neighbouring runs never look like one."""
+    return [run[position : position + 2] for position in range(len(run))]
+
+
+def split_runs(word: str) -> list[tuple[str, bool]]:
+    """The parts of a folded word, each with whether it is an unspaced run."""
+    parts: list[tuple[str, bool]] = []
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        if run.start() > end:
+            parts.append((word[end : run.start()], False))
+        parts.append((run[0], True))
+        end = run.end()
+    if end < len(word):
+        parts.append((word[end:], False))
+    return parts
+
+
+def words(text: str) -> list[str]:
+    """Maximal runs of letters, digits, `_` and the marks that belong to them; other characters separate."""
+    return "".join(character if is_word_character(character) else " " for character in text).split()
+
+
+def is_word_character(character: str) -> bool:
+    """Letters and numbers of any script and `_`; combining marks too, since many scripts write vowels as marks."""
+    return character == "_" or character.isalnum() or unicodedata.category(character)[0] in "LNM"
+
+
+def has_letters(word: str) -> bool:
+    """Whether the tokenizer can find anything in it: `_` and marks alone are separators there."""
+    return any(unicodedata.category(character)[0] in _WORD_CATEGORIES for character in word)
+
+
+def _fold_slice(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())

@@ -1,0 +1,135 @@
+"""What every door (HTTP, shell, MCP) talks to: one request in, one reply out, whatever the profile behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import apsw
+
+from memoree import clock, limits
+from memoree.clock import Clock
+from memoree.command import Command
+from memoree.database.attempts import Attempt
+from memoree.envelope import Envelope, failure, success
+from memoree.errors import HTTP_STATUS, Code, MemoreeError
+from memoree.ids import AttemptId, attempt_time_ms, new_attempt_id
+from memoree.operations.call import Call
+from memoree.operations.execute import Success, outcome_of
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that passed validation: the envelope as sent and the call it asks for."""
+
+    envelope: Envelope
+    call: Call[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The response envelope and what a transport needs beside it.
+
+    `snapshot_commit_seq` is the state the answer was computed from (header `Memoree-Commit-Seq`).
+    """
+
+    envelope: Mapping[str, Any]
+    status: int = 200
+    snapshot_commit_seq: int | None = None
+    retry_after_seconds: float | None = None
+
+
+OperationState = Literal["pending", "applied", "refused", "expired", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStatus:
+    """What is known of an attempt (design §5.1, step 6). `result` or `error` are present once it is decided."""
+
+    state: OperationState
+    commit_seq: int | None = None
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, db: apsw.Connection, attempt: Attempt) -> OperationStatus:
+        """The state of a decided attempt, from the database that holds it."""
+        try:
+            outcome = outcome_of(db, attempt)
+        except MemoreeError as refused:
+            return cls(attempt.status, error=refused.to_wire())
+        return cls("applied", commit_seq=outcome.commit_seq, result=outcome.result)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of a readiness report."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Service(Protocol):
+    """The store as a door sees it. Methods never raise for a refusal; they reply with it."""
+
+    async def call(
+        self,
+        tenant: str,
+        request: Request,
+        *,
+        wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT,
+        strong: bool = False,
+    ) -> Reply:
+        """Run one request. A write still undecided after `wait_seconds` is answered with `WRITE_PENDING`;
+        `strong` reads check head first (design §6.2)."""
+
+    async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus: ...
+
+    async def readiness(self) -> list[Check]:
+        """Checks that really write, read and delete; all of them `ok` means ready."""
+
+    async def close(self) -> None: ...
+
+
+def new_command(tenant: str, call: Call[Any], *, history: int, clock_now: Clock) -> Command:
+    return Command(new_attempt_id(), tenant, history, clock.milliseconds(clock_now()), call)
+
+
+def read_reply(call: Call[Any], result: Mapping[str, Any], snapshot_commit_seq: int) -> Reply:
+    return Reply(
+        success(call.request_id, result, context=call.echoed_context()),
+        snapshot_commit_seq=snapshot_commit_seq,
+    )
+
+
+def write_reply(call: Call[Any], outcome: Success, snapshot_commit_seq: int) -> Reply:
+    return Reply(
+        success(call.request_id, outcome.result, context=call.echoed_context(), commit_seq=outcome.commit_seq),
+        snapshot_commit_seq=snapshot_commit_seq,
+    )
+
+
+def refusal(request_id: str, error: MemoreeError) -> Reply:
+    return Reply(
+        failure(request_id, error),
+        status=HTTP_STATUS[error.code],
+        retry_after_seconds=error.retry_after_seconds,
+    )
+
+
+def write_pending(attempt_id: AttemptId) -> MemoreeError:
+    return MemoreeError(
+        Code.WRITE_PENDING,
+        "the write is queued and not durable yet; ask for its state, or send the identical request again",
+        details={"attempt_id": attempt_id, "operation_url": f"/v1/operations/{attempt_id}"},
+        retry_after_seconds=1.0,
+    )
+
+
+def undecided_state(attempt_id: AttemptId, now_ms: int) -> OperationState:
+    """An attempt without a record is pending until no writer would apply it any more (design §5.2)."""
+    young = now_ms - attempt_time_ms(attempt_id) <= limits.COMMAND_AGE_SECONDS_MAX * 1000
+    return "pending" if young else "unknown"

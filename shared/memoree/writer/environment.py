@@ -1,0 +1,56 @@
+"""What a writer is given: the store, where Litestream writes, a local directory, and its timings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from memoree import limits
+from memoree.clock import Clock, utc_now
+from memoree.objects import ObjectStore
+from memoree.objects.blobs import BlobStore
+from memoree.operations.view import ServiceFacts
+from memoree.process_directory import ProcessDirectory
+from memoree.replication.litestream import LitestreamSettings, ReplicaTarget
+
+BLOB_READ_SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTimings:
+    """The lease and idling of a writer, in seconds; tests of long idling shorten them."""
+
+    lease_ttl: float = limits.LEASE_TTL_SECONDS
+    lease_renew: float = limits.LEASE_RENEW_SECONDS
+    watchdog: float = limits.WATCHDOG_SECONDS
+    settle_after_idle: float = limits.SETTLE_AFTER_IDLE_SECONDS
+    sync_timeout: int = limits.SYNC_TIMEOUT_SECONDS
+    visibility: float = limits.VISIBILITY_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class WriterEnvironment:
+    """`replica_target` turns a key prefix of the store into the place Litestream writes to."""
+
+    store: ObjectStore
+    replica_target: Callable[[str], ReplicaTarget]
+    directory: ProcessDirectory
+    facts: ServiceFacts
+    executor: Executor
+    timings: WriterTimings = field(default_factory=WriterTimings)
+    litestream: LitestreamSettings = field(default_factory=LitestreamSettings)
+    clock: Clock = utc_now
+
+
+class LoopBlobs:
+    """Verified blob reads for code in threads, done by the event loop that owns the store's connections."""
+
+    def __init__(self, blobs: BlobStore, loop: asyncio.AbstractEventLoop) -> None:
+        self._blobs = blobs
+        self._loop = loop
+
+    def read(self, digest: bytes, size: int) -> bytes:
+        reading = self._blobs.read(digest.hex(), size=size)
+        return asyncio.run_coroutine_threadsafe(reading, self._loop).result(BLOB_READ_SECONDS_MAX)

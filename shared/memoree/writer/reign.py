@@ -1,0 +1,358 @@
+"""One writer's reign over one tenant: an epoch, from takeover to release or loss (design §5.2, §5.3).
+
+A reign owns a local directory, a database connection and a Litestream child of its own. All writes of head go
+through one lock, so commits, renewals, settling and release happen in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import apsw
+import orjson
+
+from memoree.clock import stored, utc_now
+from memoree.command import Command
+from memoree.crashpoints import reach
+from memoree.database import attempts, meta, schema
+from memoree.database.connection import open_writer
+from memoree.database.meta import Meta
+from memoree.errors import Code, MemoreeError
+from memoree.ids import AttemptId, new_ulid
+from memoree.objects import PreconditionFailed
+from memoree.objects.blobs import BlobStore, tenant_directory_name
+from memoree.operations.view import BlobPresence
+from memoree.replication import layout
+from memoree.replication.head import Head, HeadFile, HeadLost, HeadReading
+from memoree.replication.litestream import (
+    Litestream,
+    LitestreamGone,
+    NotRestorable,
+    SyncAmbiguous,
+    restore,
+)
+from memoree.replication.ltx import LtxName, parse_name, restorable_boundaries
+from memoree.writer.environment import LoopBlobs, WriterEnvironment
+from memoree.writer.group_commit import Committed, GroupCommitter
+
+RESTORE_TRIES_MAX = 5
+CHILD_RESTART_SECONDS = 0.2
+DATABASE_NAME = "tenant.sqlite3"
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+
+class LeaseHeld(Exception):
+    """Another writer's lease may still hold; nothing was changed."""
+
+    def __init__(self, owner: str | None, seconds: float) -> None:
+        super().__init__(f"the lease of {owner} may hold for {seconds:.1f} s")
+        self.seconds = seconds
+
+
+class Reign:
+    """An epoch this process holds. Made by `Reign.begin`; not for use by two tasks at a time."""
+
+    def __init__(self, tenant: str, environment: WriterEnvironment, head: HeadReading) -> None:
+        self.tenant = tenant
+        self.settled = False
+        self.used_at = time.monotonic()
+        self._environment = environment
+        self._head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
+        self._head = head
+        self._head_lock = asyncio.Lock()
+        self._head_moved_at = time.monotonic()
+        self._lost = False
+        self._restoring = False
+        """Restoring has a deadline of its own, longer than the watchdog's."""
+        self._loop = asyncio.get_running_loop()
+        owner = head.head.owner
+        assert owner is not None
+        self.prefix = layout.epoch_prefix(head.head.epoch, owner)
+        self._directory = environment.directory.new_subdirectory(
+            f"{tenant_directory_name(tenant)}/{head.head.epoch:08}-{owner[-8:]}"
+        )
+        self._database = self._directory / DATABASE_NAME
+        self._db: apsw.Connection | None = None
+        self._committer: GroupCommitter | None = None
+        self._litestream = Litestream(
+            self._database,
+            environment.replica_target(layout.tenant_prefix(tenant) + self.prefix),
+            environment.litestream,
+        )
+        self._heartbeat: asyncio.Task[None] | None = None
+
+    @property
+    def head(self) -> Head:
+        return self._head.head
+
+    # --- beginning ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def begin(cls, tenant: str, environment: WriterEnvironment, *, unleased: bool = False) -> Reign:
+        """Take the tenant over as a new epoch, or give birth to it. `unleased` skips the wait for the lease: for
+        a supervisor that reaped its own writer; the epoch's compare-and-swap is the fence either way.
+
+        Raises `LeaseHeld`, `HeadLost` (a rival was faster), `StoreUnavailable`, and `MemoreeError` for damage.
+        """
+        reading = await cls._claim(tenant, environment, unleased=unleased)
+        reach("takeover_claimed")
+        reign = cls(tenant, environment, reading)
+        reign._heartbeat = asyncio.create_task(reign._renew_lease())
+        try:
+            await reign._take_over()
+        except BaseException:
+            await reign.abandon()
+            raise
+        return reign
+
+    @staticmethod
+    async def _claim(tenant: str, environment: WriterEnvironment, *, unleased: bool) -> HeadReading:
+        """Step 1: from its success on, the old writer can no longer commit."""
+        head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
+        reading = await head_file.read()
+        if reading is None:
+            reading = await head_file.create(schema.SCHEMA_VERSION, schema.EMPTY_INTEGRITY.hex())
+        schema.check_version(reading.head.schema_version)
+        if not unleased and (left := reading.lease_seconds_left(environment.timings.lease_ttl)) > 0:
+            raise LeaseHeld(reading.head.owner, left)
+        claim = replace(reading.head, epoch=reading.head.epoch + 1, owner=new_ulid(), released_at=None)
+        return await head_file.swap(reading, claim)
+
+    async def _take_over(self) -> None:
+        """Steps 2 to 4: our own copy of everything, replicated whole, before head points at it."""
+        parent = self.head.prefix
+        parent_txid = await self._restore(parent) if parent is not None else 0
+        reach("takeover_restored")
+        counters = await self._in_thread(self._open_database)
+        self._check_not_behind(counters, parent)
+        await self._write_ledger(parent_txid, counters)
+        reach("takeover_ledger")
+        await self._litestream.start()
+        txid = await self._sync()
+        reach("takeover_synced")
+        await self._move_head(counters, txid)
+        reach("takeover_done")
+        log.info("tenant %s: epoch %d begins at commit %d", self.tenant, self.head.epoch, counters.commit_seq)
+
+    async def _restore(self, prefix: str) -> int:
+        """Step 2: the newest state the old prefix can give, uncovered commits included; returns its TXID."""
+        target = self._environment.replica_target(layout.tenant_prefix(self.tenant) + prefix)
+        self._restoring = True
+        for _ in range(RESTORE_TRIES_MAX):
+            boundaries = restorable_boundaries(await self._ltx_names(prefix))
+            if not boundaries:
+                break
+            try:
+                await restore(target, boundaries[-1], self._database)
+            except NotRestorable:
+                continue  # compaction or retention changed the prefix after it was listed
+            self._restoring = False
+            return boundaries[-1]
+        raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {self.tenant}: nothing in {prefix} can be restored")
+
+    async def _ltx_names(self, prefix: str) -> list[LtxName]:
+        keys = self._environment.store.list(layout.tenant_prefix(self.tenant) + prefix)
+        names = [parse_name(info.key) async for info in keys]
+        return [name for name in names if name is not None]
+
+    def _open_database(self) -> Meta:
+        self._db = open_writer(self._database, replicated=True)
+        schema.create_or_migrate(self._db)
+        self._committer = GroupCommitter(
+            self._db,
+            LoopBlobs(BlobStore(self._environment.store, self.tenant), self._loop),
+            self._environment.facts,
+            self._environment.clock,
+        )
+        return meta.read(self._db)
+
+    def _check_not_behind(self, counters: Meta, parent: str | None) -> None:
+        """What was covered must be there: otherwise acknowledged writes are missing, and nobody may go on."""
+        head = self.head
+        expected_epoch = layout.epoch_of(parent) if parent is not None else 0
+        if counters.epoch != expected_epoch or (counters.batch, counters.commit_seq) < (head.batch, head.commit_seq):
+            raise MemoreeError(
+                Code.INTEGRITY_ERROR,
+                f"tenant {self.tenant}: {parent} restores to epoch {counters.epoch}, batch {counters.batch}, commit "
+                f"{counters.commit_seq}; head covers batch {head.batch}, commit {head.commit_seq}",
+            )
+
+    async def _write_ledger(self, parent_txid: int, counters: Meta) -> None:
+        """Step 3: which prefix continues which, written once; then the database says which epoch it is."""
+        entry = {
+            "kind": "takeover" if self.head.prefix is not None else "birth",
+            "prefix": self.prefix,
+            "parent_epoch": counters.epoch,
+            "parent_txid": parent_txid,
+            "parent_batch": counters.batch,
+            "base_commit_seq": counters.commit_seq,
+            "at": stored(utc_now()),
+        }
+        key = layout.epoch_ledger_key(self.tenant, self.head.epoch)
+        try:
+            await self._environment.store.put(key, orjson.dumps(entry), if_absent=True)
+        except PreconditionFailed:
+            present = await self._environment.store.get(key)
+            if present is None or orjson.loads(present.body)["prefix"] != self.prefix:
+                raise HeadLost(f"epoch {self.head.epoch} is in the ledger already") from None
+        async for _ in self._environment.store.list(layout.tenant_prefix(self.tenant) + self.prefix):
+            raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {self.tenant}: {self.prefix} is not empty")
+        counters.epoch = self.head.epoch
+        counters.history = self.head.history
+        await self._in_thread(meta.write, self._connection, counters)
+
+    # --- committing ---------------------------------------------------------------------------------------------
+
+    async def commit(self, commands: Sequence[Command], presence: BlobPresence) -> Committed:
+        """Apply a batch and cover it. When this returns, its outcomes may be acknowledged.
+
+        Raises `HeadLost`; any other exception leaves the batch undecided. Either way the reign must be abandoned.
+        """
+        return await self._commit(lambda committer: committer.commit(commands, presence))
+
+    async def _commit(self, decide: Callable[[GroupCommitter], Committed]) -> Committed:
+        self._check_held()
+        self.used_at = time.monotonic()
+        assert self._committer is not None
+        committed = await self._in_thread(decide, self._committer)
+        reach("applied")
+        if committed.batch_to_cover > self.head.batch:
+            txid = await self._sync()
+            reach("synced")
+            await self._move_head(committed.meta, txid)
+        self.used_at = time.monotonic()
+        return committed
+
+    def has_decided(self, attempt_id: AttemptId) -> bool:
+        """Whether the attempt is decided already, covered or not."""
+        return attempts.find(self._connection, attempt_id) is not None
+
+    async def refuse(self, command: Command, error: MemoreeError) -> Committed:
+        """Decide a command against it without trying it, and cover that."""
+        return await self._commit(lambda committer: committer.refuse(command, error))
+
+    async def _sync(self) -> int:
+        """Everything committed is in the prefix; returns its TXID. Until that is certain nothing else is done."""
+        while True:
+            self._check_held()
+            try:
+                synced = await self._litestream.sync(self._environment.timings.sync_timeout)
+            except SyncAmbiguous as error:
+                log.warning("tenant %s: sync is undecided, asking again: %s", self.tenant, error)
+            except LitestreamGone as error:
+                log.warning("tenant %s: restarting Litestream: %s", self.tenant, error)
+                await asyncio.sleep(CHILD_RESTART_SECONDS)
+                await self._restart_child()
+            else:
+                return synced.replicated_txid
+            self.used_at = time.monotonic()
+
+    async def _restart_child(self) -> None:
+        self._check_held()
+        try:
+            await self._litestream.restart()
+        except LitestreamGone as error:
+            log.warning("tenant %s: Litestream does not start: %s", self.tenant, error)
+
+    async def _move_head(self, counters: Meta, txid: int) -> None:
+        """The commit point."""
+        await self._swap_head(
+            prefix=self.prefix,
+            txid=txid,
+            batch=counters.batch,
+            commit_seq=counters.commit_seq,
+            hlc=counters.hlc,
+            schema_version=counters.schema_version,
+            integrity=counters.integrity.hex(),
+        )
+
+    async def _swap_head(self, **changes: Any) -> None:
+        async with self._head_lock:
+            self._check_held()
+            try:
+                self._head = await self._head_file.swap(self._head, replace(self.head, **changes))
+            except HeadLost:
+                await self._fall()
+                raise
+            self._head_moved_at = time.monotonic()
+
+    # --- the lease ----------------------------------------------------------------------------------------------
+
+    async def _renew_lease(self) -> None:
+        """The heartbeat: keeps the lease while the writer makes progress, also during long syncs and restores."""
+        timings = self._environment.timings
+        while True:
+            await asyncio.sleep(timings.lease_renew / 2)
+            now = time.monotonic()
+            hung = now - self.used_at > timings.watchdog and not self._restoring
+            if hung or now - self._head_moved_at < timings.lease_renew:
+                continue
+            try:
+                await self._swap_head()
+            except HeadLost as error:
+                log.warning("tenant %s: the reign is over: %s", self.tenant, error)
+                return
+
+    def _check_held(self) -> None:
+        if self._lost:
+            raise HeadLost(f"epoch {self.head.epoch} of tenant {self.tenant} was lost")
+
+    async def _fall(self) -> None:
+        """Another writer reigns: stop uploading before anything else. A clean stop would upload once more."""
+        self._lost = True
+        await self._litestream.kill()
+
+    # --- resting and ending -------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Release the lease and stop the child; from now on the tenant costs no request. Raises `HeadLost`."""
+        self._check_held()
+        txid = await self._sync()
+        async with self._head_lock:  # never in the middle of a renewal, which would leave head undecided
+            await self._stop_heartbeat()
+        await self._litestream.stop()
+        reach("settling")
+        await self._swap_head(txid=txid, released_at=stored(utc_now()))
+        self.settled = True
+
+    async def resume(self) -> None:
+        """Continue a settled epoch, if head is exactly as this process left it. Raises `HeadLost`."""
+        await self._swap_head(released_at=None)
+        self.settled = False
+        self.used_at = time.monotonic()
+        self._heartbeat = asyncio.create_task(self._renew_lease())
+        await self._restart_child()
+
+    async def abandon(self) -> None:
+        """End the reign without a trace: kill the child, close the database, remove the directory."""
+        await self._stop_heartbeat()
+        await self._fall()
+        if self._db is not None:
+            await self._in_thread(self._db.close)
+            self._db = None
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    async def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            await asyncio.gather(self._heartbeat, return_exceptions=True)
+            self._heartbeat = None
+
+    # --- small things -------------------------------------------------------------------------------------------
+
+    @property
+    def _connection(self) -> apsw.Connection:
+        assert self._db is not None
+        return self._db
+
+    async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await self._loop.run_in_executor(self._environment.executor, work, *arguments)

@@ -1,0 +1,149 @@
+"""From deliveries to commands: claim checks, blobs and texts, all before the transaction begins (design §5.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import orjson
+from blake3 import blake3
+
+from memoree import limits
+from memoree.command import Command, from_message, needs_text
+from memoree.errors import Code, MemoreeError
+from memoree.ids import AttemptId, is_attempt_id
+from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
+from memoree.objects.blobs import BlobStore
+from memoree.operations.content import StagedContent
+from memoree.queue import Message
+from memoree.replication import layout
+
+STAGING_CONCURRENCY = 16
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+log = logging.getLogger(__name__)
+
+
+class UnknownCommand(Exception):
+    """The message was sent by a newer api than this writer; an older program must not judge it."""
+
+
+@dataclass(slots=True)
+class ProvedBlobs:
+    """The blobs that were seen in the store before the transaction began."""
+
+    present: set[bytes] = field(default_factory=set)
+
+    def holds(self, digest: bytes) -> bool:
+        return digest in self.present
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """What a message says when its command is parked in the object store."""
+
+    attempt_id: AttemptId
+    tenant: str
+    digest: bytes
+
+    def to_message(self) -> str:
+        document = {"parked": self.attempt_id, "tenant": self.tenant, "digest": self.digest.hex()}
+        return orjson.dumps(document).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Commands ready to be applied, and the blobs proved for them. `parked` are keys to remove once acked."""
+
+    commands: Sequence[Command]
+    blobs: ProvedBlobs
+    parked: Sequence[str]
+
+
+async def stage(store: ObjectStore, tenant: str, messages: Sequence[Message]) -> Staged:
+    """Everything the transaction will need from outside. Raises `StoreUnavailable` and `UnknownCommand`."""
+    proved = ProvedBlobs()
+    blobs = BlobStore(store, tenant)
+    parked = [key for message in messages if (key := _parked_key(tenant, message.body)) is not None]
+
+    async def one(message: Message) -> Command | None:
+        command = await _command(store, tenant, message)
+        if command is None or command.call.content is None or command.call.content.inline:
+            return command
+        content = await _prove(
+            blobs, command.call.content, proved, wants_text=needs_text(command.call.content, command.call.input)
+        )
+        return replace(command, call=replace(command.call, content=content))
+
+    commands = await _bounded_gather(one, messages)
+    return Staged([command for command in commands if command is not None], proved, parked)
+
+
+async def _command(store: ObjectStore, tenant: str, message: Message) -> Command | None:
+    """The command of a message; `None`, logged, for one that no api can have sent."""
+    body = message.body.encode()
+    try:
+        if (key := _parked_key(tenant, message.body)) is not None:
+            found = await store.get(key)
+            assert found is not None
+            body = found.body
+            if blake3(body).hexdigest() != orjson.loads(message.body)["digest"]:
+                raise MemoreeError(Code.INTEGRITY_ERROR, f"the parked command {key} is not what was parked")
+        command = from_message(body)
+        if command.tenant != tenant:
+            raise MemoreeError(Code.INTEGRITY_ERROR, f"a command of {command.tenant} in the group of {tenant}")
+        return command
+    except MemoreeError as error:
+        if error.code is Code.CONFIG_ERROR:
+            raise UnknownCommand(error.message) from error
+        log.error("message %s is dropped: %s", message.message_id, error)
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, ObjectMissing) as error:
+        log.error("message %s is dropped: %r", message.message_id, error)
+    return None
+
+
+async def _prove(blobs: BlobStore, content: StagedContent, proved: ProvedBlobs, *, wants_text: bool) -> StagedContent:
+    """See the blob in the store, put it there when the command carries its text, fetch a text to be indexed."""
+    digest = content.digest.hex()
+    if not await blobs.exists(digest):
+        if content.data is None:
+            return content
+        await blobs.put(content.data)
+    proved.present.add(content.digest)
+    if content.data is None and wants_text:
+        return replace(content, data=await blobs.read(digest, size=content.size))
+    return content
+
+
+def _parked_key(tenant: str, body: str) -> str | None:
+    if not body.startswith('{"parked"'):
+        return None
+    attempt = orjson.loads(body)["parked"]
+    return layout.parked_command_key(tenant, attempt) if is_attempt_id(attempt) else None
+
+
+async def mark_try(store: ObjectStore, tenant: str, attempt_id: AttemptId) -> bool:
+    """Leave a mark before a risky application; false when this attempt has had all its tries (design §5.2)."""
+    for number in range(1, limits.POISON_TRIES_MAX + 1):
+        try:
+            await store.put(layout.try_key(tenant, attempt_id, number), b"", if_absent=True)
+        except PreconditionFailed:
+            continue
+        return True
+    return False
+
+
+async def _bounded_gather(work: Callable[[Item], Awaitable[Outcome]], items: Sequence[Item]) -> list[Outcome]:
+    """Results in order, at most `STAGING_CONCURRENCY` at a time."""
+    permits = asyncio.Semaphore(STAGING_CONCURRENCY)
+
+    async def one(item: Item) -> Outcome:
+        async with permits:
+            return await work(item)
+
+    return list(await asyncio.gather(*(one(item) for item in items)))

@@ -1,0 +1,15 @@
+"""Options that every test folder shares."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--door",
+        default="embedded",
+        metavar="embedded|http:URL",
+        help="what the contract tests talk to: a service in this process, or one behind HTTP "
+        "(a token, if it asks for one, in MEMOREE_TEST_TOKEN)",
+    )
