@@ -9,7 +9,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--door",
         default="embedded",
-        metavar="embedded|http:URL",
-        help="what the contract tests talk to: a service in this process, or one behind HTTP "
+        metavar="embedded|asgi|http:URL",
+        help="what the contract tests talk to: a service in this process, the same behind its HTTP application, or a "
+        "running one behind HTTP "
         "(a token, if it asks for one, in MEMOREE_TEST_TOKEN)",
     )

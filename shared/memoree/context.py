@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
@@ -23,6 +22,7 @@ from memoree import limits
 from memoree.envelope import AmbientContext, ContextSource, WireModel, bounded, load_json, parse
 from memoree.errors import Code, MemoreeError
 from memoree.ids import new_id, new_ulid
+from memoree.paths import open_regular_file
 
 CONTEXT_VARIABLE = "MEMOREE_CONTEXT"
 MARKER_NAME = ".memoree.toml"
@@ -31,13 +31,14 @@ SETTINGS_FILE_BYTES_MAX = 256 * limits.KIB
 PROJECT_NAME_FALLBACK = "project"
 TASK_ID_HEX_DIGITS = 20
 
-_SchemaNumber = Annotated[Literal[1], Field(alias="schema")]
+SCHEMA_NUMBER = 1
+_SchemaNumber = Annotated[int, Field(ge=SCHEMA_NUMBER, le=SCHEMA_NUMBER, alias="schema")]
 
 
 class Marker(WireModel):
     """A `.memoree.toml`: the identity of a project, committed with it."""
 
-    schema_number: _SchemaNumber = 1
+    schema_number: _SchemaNumber = SCHEMA_NUMBER
     workspace_id: str
     project_id: str
     name: Annotated[str, bounded(limits.CONTEXT_ID_BYTES_MAX)]
@@ -56,7 +57,7 @@ class PersonalFallback(WireModel):
 class Config(WireModel):
     """`config.toml`. No member may widen a search: the horizon is part of each request."""
 
-    schema_number: _SchemaNumber = 1
+    schema_number: _SchemaNumber = SCHEMA_NUMBER
     personal: PersonalFallback | None = None
     personal_fallback: PersonalFallback | None = None
 
@@ -161,11 +162,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _read_small_file(path: Path) -> bytes:
-    """Regular files only, and without waiting: a marker that is a pipe must not stop every command below it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise MemoreeError(Code.CONFIG_ERROR, "is not a regular file")
+    with open_regular_file(path) as file:
         body = file.read(SETTINGS_FILE_BYTES_MAX + 1)
     if len(body) > SETTINGS_FILE_BYTES_MAX:
         raise MemoreeError(Code.CONFIG_ERROR, f"is larger than {SETTINGS_FILE_BYTES_MAX} bytes")
@@ -206,7 +203,7 @@ def create_marker(directory: Path, *, name: str | None = None, workspace_id: str
 
 def _marker_toml(marker: Marker) -> str:
     lines = [
-        "schema = 1",
+        f"schema = {SCHEMA_NUMBER}",
         f"workspace_id = {_toml_string(marker.workspace_id)}",
         f"project_id = {_toml_string(marker.project_id)}",
         f"name = {_toml_string(marker.name)}",

@@ -34,7 +34,7 @@ HISTORY_ITEMS_MAX = 100
 HISTORY_ITEMS_DEFAULT = 50
 SEARCH_ITEMS_MAX = 100
 SEARCH_ITEMS_DEFAULT = 10
-METADATA_DEPTH_MAX = 100
+METADATA_DEPTH_MAX = 128
 """Nesting of a free-form map: JSON encoders give up at some depth, and an answer wraps the map a few levels deep."""
 RECALL_CLAIMS_MAX = 10
 RECALL_ARTIFACT_REFS_MAX = 20

@@ -5,11 +5,13 @@ Looking a path up creates nothing; `prepare_data_dir` is called by whoever is ab
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from memoree.errors import Code, MemoreeError
 
@@ -32,6 +34,7 @@ DATA_DIR_ENTRIES = frozenset(
         "queue.sqlite3-shm",
         "queue.sqlite3-wal",
         "run",
+        "stack",
         "writer.lock",
     }
 )
@@ -90,6 +93,15 @@ def prepare_data_dir(data_dir: Path) -> None:
         raise MemoreeError(
             Code.CONFIG_ERROR, f"the data directory {data_dir} is open to other users: {error}"
         ) from error
+
+
+def open_regular_file(path: Path) -> BinaryIO:
+    """Open for reading, without waiting for the other end of a pipe. Raises `OSError`, also for what is no file."""
+    file = path.open("rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "not a regular file")
 
 
 def _runtime_dir(environ: Mapping[str, str], home: Path | None, data_dir: Path) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .door import Door, EmbeddedDoor, HttpDoor, ManualClock
+from .door import AsgiDoor, Door, EmbeddedDoor, HttpDoor, ManualClock
 from .protocol import complete_inputs
 from .workbench import Workbench
 
@@ -15,7 +15,7 @@ EMBEDDED_ONLY_FIXTURES = {"clock", "empty_store"}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Against a shared service, leave out the tests that need a clock or a store of their own."""
-    if config.getoption("--door") == "embedded":
+    if not config.getoption("--door").startswith("http"):
         return
     left_out = [item for item in items if EMBEDDED_ONLY_FIXTURES & set(getattr(item, "fixturenames", ()))]
     if left_out:
@@ -30,10 +30,12 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     opened: EmbeddedDoor | HttpDoor
     if where == "embedded":
         opened = EmbeddedDoor(tmp_path / "store", ManualClock())
+    elif where == "asgi":
+        opened = AsgiDoor(tmp_path / "store", ManualClock())
     elif where.startswith("http"):
         opened = HttpDoor.from_environment(where if "://" in where else where.removeprefix("http:"))
     else:
-        raise pytest.UsageError(f"--door: {where!r} is neither 'embedded' nor an http URL")
+        raise pytest.UsageError(f"--door: {where!r} is neither 'embedded', 'asgi' nor an http URL")
     try:
         yield opened
     finally:

@@ -6,6 +6,7 @@ outcome the test expects. Every answer, expected or not, is held against the res
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -19,7 +20,10 @@ from typing import Any, Final
 
 import httpx
 
-from memoree.assembly import EmbeddedService, embedded_service
+from memoree.assembly import embedded_service
+from memoree.embedded import EmbeddedService
+from memoree.http.app import create_app
+from memoree.http.settings import HttpSettings
 
 from .protocol import HTTP_STATUS, MUTATING
 
@@ -37,6 +41,7 @@ RESPONSE_MEMBERS = {"v", "request_id", "ok", "context", "commit_seq", "result", 
 ERROR_MEMBERS = {"code", "message", "retryable", "hint", "details"}
 RETRYABLE = {"INDEX_NOT_READY", "TRANSPORT_ERROR", "RATE_LIMITED", "WRITE_PENDING"}
 HTTP_TIMEOUT_SECONDS = 60.0
+JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 class ManualClock:
@@ -73,12 +78,14 @@ class Door(ABC):
         self,
         op: str,
         input: Any = None,
+        /,
         *,
         context: Any = DEFAULT,
         key: Any = AUTO,
         **members: Any,
     ) -> Json:
-        """The request that `call` would send. `input` None means `{}`; pass `input=OMIT` to leave it out."""
+        """The request that `call` would send. No `input` means `{}`; pass OMIT to leave it out. `members` are laid over
+        the envelope, also `op` and `input` by name."""
         if key is AUTO:
             key = f"key/{uuid.uuid4().hex}" if op in MUTATING else OMIT
         request = {
@@ -91,18 +98,18 @@ class Door(ABC):
         } | members
         return {name: value for name, value in request.items() if value is not OMIT}
 
-    def call(self, op: str, input: Any = None, **how: Any) -> Json:
+    def call(self, op: str, input: Any = None, /, **how: Any) -> Json:
         request = self.envelope(op, input, **how)
         return self.send(json.dumps(request, ensure_ascii=False).encode())
 
-    def ok(self, op: str, input: Any = None, **how: Any) -> Json:
+    def ok(self, op: str, input: Any = None, /, **how: Any) -> Json:
         """The `result` of a call that must succeed."""
         answer = self.call(op, input, **how)
         assert answer["ok"], f"{op} was refused: {answer['error']}"
         result: Json = answer["result"]
         return result
 
-    def refused(self, code: str, op: str, input: Any = None, **how: Any) -> Json:
+    def refused(self, code: str, op: str, input: Any = None, /, **how: Any) -> Json:
         """The `error` of a call that must be refused with `code`."""
         answer = self.call(op, input, **how)
         assert not answer["ok"], f"{op} succeeded where {code} was expected: {str(answer['result'])[:500]}"
@@ -137,7 +144,7 @@ class EmbeddedDoor(Door):
         self._service: EmbeddedService = embedded_service(data_dir, clock=clock)
 
     def exchange(self, body: bytes) -> Json:
-        answer: Json = json.loads(self._service.call(body))
+        answer: Json = json.loads(self._service.call_bytes(body))
         return answer
 
     def reopen(self) -> None:
@@ -146,7 +153,22 @@ class EmbeddedDoor(Door):
         self._service = embedded_service(self.data_dir, clock=self.clock)
 
     def close(self) -> None:
-        self._service.close()
+        self._service.close_sync()
+
+
+class AsgiDoor(EmbeddedDoor):
+    """The same service behind its HTTP application, without a socket: every status is checked too."""
+
+    def exchange(self, body: bytes) -> Json:
+        response = asyncio.run(self._post(body))
+        answer: Json = response.json()
+        check_http_status(response.status_code, answer)
+        return answer
+
+    async def _post(self, body: bytes) -> httpx.Response:
+        transport = httpx.ASGITransport(create_app(self._service, HttpSettings()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.post("/v1/call", content=body, headers=JSON_HEADERS)
 
 
 class HttpDoor(Door):
@@ -155,9 +177,7 @@ class HttpDoor(Door):
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
         super().__init__(DEFAULT_CONTEXT | {"workspace_id": f"wsp_lab_{uuid.uuid4().hex}"})
-        headers = {"Content-Type": "application/json"}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
+        headers = JSON_HEADERS | ({"Authorization": f"Bearer {token}"} if token is not None else {})
         self._client = httpx.Client(base_url=base_url, headers=headers, timeout=HTTP_TIMEOUT_SECONDS)
 
     @classmethod

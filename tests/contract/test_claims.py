@@ -27,9 +27,7 @@ def cited(bench: Workbench) -> Json:
 
 
 @pytest.mark.proves("machine-92")
-def test_an_asserted_claim_is_active_and_read_back_as_it_was(
-    door: Door, bench: Workbench, cited: Json
-) -> None:
+def test_an_asserted_claim_is_active_and_read_back_as_it_was(door: Door, bench: Workbench, cited: Json) -> None:
     claim: Json = {
         "claim_type": "observation",
         "statement": "  Firing 12 reached cone 6. \n",
@@ -127,9 +125,7 @@ def test_evidence_that_names_no_bytes_is_refused(
 
 
 @pytest.mark.proves("machine-95")
-def test_evidence_with_a_revision_of_another_artifact_is_not_found(
-    door: Door, bench: Workbench, cited: Json
-) -> None:
+def test_evidence_with_a_revision_of_another_artifact_is_not_found(door: Door, bench: Workbench, cited: Json) -> None:
     other = bench.put()
     mixed = cited | {"revision_id": other["revision_id"]}
     door.refused("NOT_FOUND", "claim.assert", CLAIM | {"evidence": [mixed]})
@@ -146,9 +142,7 @@ def test_evidence_with_a_revision_of_another_artifact_is_not_found(
     ],
     ids=str,
 )
-def test_evidence_up_to_the_end_or_of_the_whole_revision_is_accepted(
-    bench: Workbench, cited: Json, span: Json
-) -> None:
+def test_evidence_up_to_the_end_or_of_the_whole_revision_is_accepted(bench: Workbench, cited: Json, span: Json) -> None:
     kept = cited | {name: value for name, value in span.items() if value is not None}
     assert bench.claim(evidence=[cited | span])["evidence"] == [kept]
 
@@ -157,9 +151,7 @@ def test_a_span_of_an_empty_revision_names_no_bytes(door: Door, bench: Workbench
     empty = bench.put("")
     whole = {"artifact_id": empty["artifact_id"], "revision_id": empty["revision_id"]}
     assert bench.claim(evidence=[whole])["evidence"] == [whole]
-    door.refused(
-        "INVALID_REQUEST", "claim.assert", CLAIM | {"evidence": [whole | {"start_byte": 0, "end_byte": 1}]}
-    )
+    door.refused("INVALID_REQUEST", "claim.assert", CLAIM | {"evidence": [whole | {"start_byte": 0, "end_byte": 1}]})
 
 
 @pytest.mark.proves("machine-97")
@@ -216,9 +208,7 @@ def test_any_other_window_is_accepted_also_in_the_past_or_future(bench: Workbenc
 
 @pytest.mark.parametrize("op", ["claim.assert", "claim.revise"])
 @pytest.mark.parametrize("unit", ["x", "é", "👩"])
-def test_a_statement_is_at_most_128_kib(
-    door: Door, specimen_inputs: dict[str, Any], op: str, unit: str
-) -> None:
+def test_a_statement_is_at_most_128_kib(door: Door, specimen_inputs: dict[str, Any], op: str, unit: str) -> None:
     longest = unit * (128 * KIB // len(unit.encode()))
     with door.nothing_written():
         door.refused("INVALID_REQUEST", op, specimen_inputs[op] | {"statement": longest + "x"})
@@ -227,9 +217,7 @@ def test_a_statement_is_at_most_128_kib(
 
 @pytest.mark.parametrize("op", ["claim.assert", "claim.revise"])
 @pytest.mark.parametrize("statement", ["", " ", "\u2003\n", None, 7, ["s"]], ids=ascii)
-def test_a_blank_statement_is_refused(
-    door: Door, specimen_inputs: dict[str, Any], op: str, statement: Any
-) -> None:
+def test_a_blank_statement_is_refused(door: Door, specimen_inputs: dict[str, Any], op: str, statement: Any) -> None:
     with door.nothing_written():
         door.refused("INVALID_REQUEST", op, specimen_inputs[op] | {"statement": statement})
 
@@ -314,9 +302,7 @@ def test_retracting_keeps_the_history_and_records_the_reason(door: Door, bench: 
 
 
 @pytest.mark.proves("machine-105")
-@pytest.mark.parametrize(
-    "reason", [None, "", "  ", 7, "é" * 32_768 + "r"], ids=lambda reason: repr(reason)[:8]
-)
+@pytest.mark.parametrize("reason", [None, "", "  ", 7, "é" * 32_768 + "r"], ids=lambda reason: repr(reason)[:8])
 def test_retracting_needs_a_reason(door: Door, bench: Workbench, reason: Any) -> None:
     claim_id = bench.claim()["claim_id"]
     with door.nothing_written():
@@ -388,9 +374,7 @@ def test_history_pages_from_the_newest_to_the_oldest(door: Door, bench: Workbenc
 
 @pytest.mark.proves("machine-107")
 @pytest.mark.parametrize("cursor", [1, 0, -1, -(2**63)])
-def test_a_history_cursor_at_or_below_one_gives_an_empty_last_page(
-    door: Door, bench: Workbench, cursor: int
-) -> None:
+def test_a_history_cursor_at_or_below_one_gives_an_empty_last_page(door: Door, bench: Workbench, cursor: int) -> None:
     wanted = {"claim_id": bench.claim()["claim_id"], "before_revision_number": cursor}
     assert door.ok("claim.history", wanted) == {"revisions": [], "truncated": False}
 

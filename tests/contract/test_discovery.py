@@ -81,9 +81,7 @@ def test_the_schema_bundle_covers_exactly_the_operations_of_capabilities(door: D
     assert bundle["protocol_version"] == 1
     assert list(bundle["operation_inputs"]) == listed
     assert list(bundle["result_types"]) == listed
-    assert not set(CALLER_SIDE_ONLY) & (
-        set(bundle["operation_inputs"]) | set(bundle["result_types"]) | set(listed)
-    )
+    assert not set(CALLER_SIDE_ONLY) & (set(bundle["operation_inputs"]) | set(bundle["result_types"]) | set(listed))
     assert "evidence_locator" in bundle["supporting_types"]
 
 

@@ -69,9 +69,7 @@ def test_an_empty_request_id_is_refused(door: Door) -> None:
 
 @pytest.mark.proves("machine-6")
 @pytest.mark.parametrize("missing", [{"request_id": OMIT}, {"op": OMIT}, {"request_id": None}, {"op": None}])
-def test_without_request_id_or_operation_the_answer_has_a_reserved_id(
-    door: Door, missing: dict[str, Any]
-) -> None:
+def test_without_request_id_or_operation_the_answer_has_a_reserved_id(door: Door, missing: dict[str, Any]) -> None:
     answer = door.call("doctor", **missing)
     assert answer["error"]["code"] == "INVALID_REQUEST"
     assert answer["request_id"] == "req_transport"
@@ -94,9 +92,7 @@ def test_an_unknown_envelope_member_is_refused(door: Door, member: str) -> None:
 
 
 @pytest.mark.proves("machine-8")
-@pytest.mark.parametrize(
-    "op", ["artifact.putt", "", "Doctor", "doctor ", "remember", "artifact.*", 7, ["doctor"]]
-)
+@pytest.mark.parametrize("op", ["artifact.putt", "", "Doctor", "doctor ", "remember", "artifact.*", 7, ["doctor"]])
 def test_an_unknown_operation_is_refused(door: Door, op: Any) -> None:
     door.refused("INVALID_REQUEST", "doctor", op=op)
 
@@ -129,9 +125,7 @@ def test_an_input_that_is_no_object_is_refused(door: Door, op: str, value: str) 
 def test_a_limit_of_another_type_is_refused(door: Door, bench: Workbench, limit: Any) -> None:
     artifact, claim = bench.put(), bench.claim()
     door.refused("INVALID_REQUEST", "search", {"query": "cone", "limit": limit})
-    door.refused(
-        "INVALID_REQUEST", "artifact.history", {"artifact_id": artifact["artifact_id"], "limit": limit}
-    )
+    door.refused("INVALID_REQUEST", "artifact.history", {"artifact_id": artifact["artifact_id"], "limit": limit})
     door.refused("INVALID_REQUEST", "claim.history", {"claim_id": claim["claim_id"], "limit": limit})
 
 

@@ -148,9 +148,7 @@ def sibling(door: Door) -> Json:
     ],
     ids=["title", "media type", "base64", "size", "size+title", "size+actor", "size+provenance"],
 )
-def test_put_judges_fields_then_content_then_the_key(
-    door: Door, used_key: str, code: str, fault: Json
-) -> None:
+def test_put_judges_fields_then_content_then_the_key(door: Door, used_key: str, code: str, fault: Json) -> None:
     put = {"kind": "note", "title": "fresh", "content": text("fresh")}
     door.refused("IDEMPOTENCY_CONFLICT", "artifact.put", put, key=used_key)
     with door.nothing_written():
@@ -195,9 +193,7 @@ def test_forget_judges_in_the_order_of_the_contract(door: Door, bench: Workbench
         door.refused("INVALID_REQUEST", "artifact.forget", again)
 
 
-def test_assert_judges_fields_then_the_key_then_the_evidence(
-    door: Door, bench: Workbench, used_key: str
-) -> None:
+def test_assert_judges_fields_then_the_key_then_the_evidence(door: Door, bench: Workbench, used_key: str) -> None:
     artifact = bench.put("four")
     missing = {"artifact_id": artifact["artifact_id"], "revision_id": "arev_unknown"}
     outside = {"artifact_id": artifact["artifact_id"], "revision_id": artifact["revision_id"]}
@@ -215,9 +211,7 @@ def test_assert_judges_fields_then_the_key_then_the_evidence(
 
 
 @pytest.mark.proves("machine-103")
-def test_revising_a_claim_judges_in_the_order_of_the_contract(
-    door: Door, bench: Workbench, used_key: str
-) -> None:
+def test_revising_a_claim_judges_in_the_order_of_the_contract(door: Door, bench: Workbench, used_key: str) -> None:
     claim = bench.claim()
     head = bench.revise_claim(claim)
     bench.retract(claim)

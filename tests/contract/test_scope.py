@@ -11,7 +11,7 @@ import pytest
 from .door import Door, Json
 from .workbench import Workbench, span_of, text
 
-REASON = {"reason": "compare with the other studio"}
+REASON: Json = {"reason": "compare with the other studio"}
 OWNERS: dict[str, Json] = {
     "project": {},
     "task 1": {"task_id": "tsk_1"},
@@ -102,9 +102,7 @@ def test_an_unknown_horizon_is_refused(door: Door, horizon: Any) -> None:
 
 
 @pytest.mark.proves("machine-43")
-def test_only_an_empty_ambient_search_hints_at_broader_horizons(
-    door: Door, bench: Workbench, word: str
-) -> None:
+def test_only_an_empty_ambient_search_hints_at_broader_horizons(door: Door, bench: Workbench, word: str) -> None:
     bench.put(word, how={"context": door.here(project_id="prj_sibling")})
     empty = bench.search(word)
     assert empty["hits"] == []
@@ -134,9 +132,7 @@ def test_a_pin_without_revision_adds_the_current_revision(
 
 @pytest.mark.proves("machine-45")
 @pytest.mark.parametrize("spelling", ["{a}@{r}", "memoree://artifact/{a}@{r}"])
-def test_a_pin_with_revision_adds_exactly_that_revision(
-    door: Door, bench: Workbench, word: str, spelling: str
-) -> None:
+def test_a_pin_with_revision_adds_exactly_that_revision(door: Door, bench: Workbench, word: str, spelling: str) -> None:
     there = {"context": door.here(workspace_id="wsp_elsewhere")}
     old = bench.put(f"{word} first", how=there)
     bench.revise(old, f"{word} second", how=there)
@@ -149,9 +145,7 @@ def test_a_pin_with_revision_adds_exactly_that_revision(
 
 
 @pytest.mark.proves("machine-45")
-def test_a_pinned_old_revision_stands_beside_the_visible_current_one(
-    door: Door, bench: Workbench, word: str
-) -> None:
+def test_a_pinned_old_revision_stands_beside_the_visible_current_one(door: Door, bench: Workbench, word: str) -> None:
     old = bench.put(f"{word} first")
     head = bench.revise(old, f"{word} second")
     pinned = {"context": door.here(pins=[f"{old['artifact_id']}@{old['revision_id']}"])}
@@ -280,9 +274,7 @@ def test_an_unknown_id_is_not_found_and_no_scope_violation(door: Door) -> None:
 
 @pytest.mark.fault_class(23, 26)
 @pytest.mark.parametrize("member", ["workspace_id", "project_id", "task_id"])
-def test_scopes_that_resemble_each_other_stay_apart(
-    door: Door, bench: Workbench, word: str, member: str
-) -> None:
+def test_scopes_that_resemble_each_other_stay_apart(door: Door, bench: Workbench, word: str, member: str) -> None:
     alike = [
         "test_user",
         "test_user1",
@@ -304,6 +296,4 @@ def test_scopes_that_resemble_each_other_stay_apart(
         for name in alike
     }
     for name, artifact_id in owned.items():
-        assert bench.found(word, limit=100, how={"context": door.here(**{member: name})}) == [artifact_id], (
-            name
-        )
+        assert bench.found(word, limit=100, how={"context": door.here(**{member: name})}) == [artifact_id], name

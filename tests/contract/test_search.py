@@ -173,9 +173,7 @@ def test_a_claim_expires_without_any_write(empty_store: EmbeddedDoor, clock: Man
 
 
 @pytest.mark.fault_class(38)
-@pytest.mark.parametrize(
-    "zone", ["2025-06-18T23:30:00-07:00", "2025-06-19T06:30:00Z", "2025-06-19T12:00:00+05:30"]
-)
+@pytest.mark.parametrize("zone", ["2025-06-18T23:30:00-07:00", "2025-06-19T06:30:00Z", "2025-06-19T12:00:00+05:30"])
 def test_a_window_spelt_in_any_zone_opens_and_closes_at_the_same_instant(
     bench: Workbench, clock: ManualClock, zone: str
 ) -> None:
@@ -191,12 +189,8 @@ def test_a_window_spelt_in_any_zone_opens_and_closes_at_the_same_instant(
 
 @pytest.mark.fault_class(40)
 def test_equal_statements_with_separate_windows_keep_both(bench: Workbench, clock: ManualClock) -> None:
-    spring = bench.claim(
-        "Alex on Payments", valid_from="2026-01-01T00:00:00Z", valid_until="2026-04-01T00:00:00Z"
-    )
-    summer = bench.claim(
-        "Alex on Payments", valid_from="2026-07-01T00:00:00Z", valid_until="2026-10-01T00:00:00Z"
-    )
+    spring = bench.claim("Alex on Payments", valid_from="2026-01-01T00:00:00Z", valid_until="2026-04-01T00:00:00Z")
+    summer = bench.claim("Alex on Payments", valid_from="2026-07-01T00:00:00Z", valid_until="2026-10-01T00:00:00Z")
     assert bench.found("Alex Payments") == [spring["claim_id"]]
     clock.now = datetime.fromisoformat("2026-05-01T00:00:00+00:00")
     assert bench.found("Alex Payments") == []
@@ -211,9 +205,7 @@ def test_an_old_revision_is_a_hit_only_with_history(bench: Workbench) -> None:
     claim = bench.claim("The celadon glaze cracked.")
     head = bench.revise_claim(claim, "The tenmoku glaze cracked.")
     assert bench.found("celadon") == []
-    old = [
-        hit for hit in bench.search("celadon", include_historical=True)["hits"] if hit["ranking"]["qualified"]
-    ]
+    old = [hit for hit in bench.search("celadon", include_historical=True)["hits"] if hit["ranking"]["qualified"]]
     assert [hit["revision_id"] for hit in old] == [claim["revision_id"]]
     assert old[0]["provenance"]["is_current_revision"] is False
     assert old[0]["provenance"]["is_current"] is False
@@ -236,9 +228,7 @@ def test_an_old_artifact_revision_is_a_hit_only_with_history(bench: Workbench) -
 @pytest.mark.proves("machine-152")
 def test_every_claim_hit_tells_its_place_in_time(bench: Workbench, clock: ManualClock) -> None:
     bench.claim("cone one")
-    bench.claim(
-        "cone two", valid_from="2026-01-01T00:00:00Z", valid_until="2027-01-01T00:00:00Z", confidence=0.5
-    )
+    bench.claim("cone two", valid_from="2026-01-01T00:00:00Z", valid_until="2027-01-01T00:00:00Z", confidence=0.5)
     bench.claim("cone three", valid_until="2020-01-01T00:00:00Z")
     hits = bench.search("cone", include_historical=True)["hits"]
     assert len(hits) == 3
@@ -392,9 +382,7 @@ def test_misspelt_words_find_a_qualified_hit_with_an_exact_span(bench: Workbench
 def test_typo_tolerance_does_not_run_beside_an_exact_hit(bench: Workbench) -> None:
     exact = bench.claim("The thermocuople was spelt this way.")
     bench.claim("The thermocouple was spelt properly.")
-    qualified = [
-        hit["entity_id"] for hit in bench.search("thermocuople")["hits"] if hit["ranking"]["qualified"]
-    ]
+    qualified = [hit["entity_id"] for hit in bench.search("thermocuople")["hits"] if hit["ranking"]["qualified"]]
     assert qualified == [exact["claim_id"]]
 
 

@@ -55,9 +55,7 @@ def test_an_unknown_input_member_is_refused_everywhere(
 @pytest.mark.proves("machine-10")
 def test_an_unknown_context_member_is_refused(door: Door) -> None:
     for op in ("doctor", "context.resolve", "search"):
-        door.refused(
-            "INVALID_REQUEST", op, {"query": "cone"} if op == "search" else {}, context=door.here(team="x")
-        )
+        door.refused("INVALID_REQUEST", op, {"query": "cone"} if op == "search" else {}, context=door.here(team="x"))
 
 
 @pytest.mark.proves("machine-9")
@@ -78,9 +76,7 @@ def object_for(value: Any) -> Any:
     return 7 if isinstance(value, str | dict | list | bool) else "seven"
 
 
-@pytest.mark.parametrize(
-    "free_form", [{}, {"surplus": None}, {"a": {"b": [1, 2.5, "c", None, True, {"": []}]}}]
-)
+@pytest.mark.parametrize("free_form", [{}, {"surplus": None}, {"a": {"b": [1, 2.5, "c", None, True, {"": []}]}}])
 def test_a_free_form_map_takes_any_members_and_gives_them_back(door: Door, free_form: dict[str, Any]) -> None:
     put = {"kind": "note", "title": "t", "content": {"type": "text", "data": "x"}, "provenance": free_form}
     stored = door.ok("artifact.put", put)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from .door import Door, EmbeddedDoor, HttpDoor
+from .door import Door
 from .protocol import MIB
 from .workbench import Workbench, body_of
 
@@ -47,9 +47,7 @@ MALFORMED: dict[str, bytes] = {
     "a byte order mark": b"\xef\xbb\xbf" + VALID,
     "10 000 open arrays": b"[" * 10_000,
     "10 000 nested arrays": VALID.replace(b'"input":{}', b'"input":' + b"[" * 10_000 + b"]" * 10_000),
-    "10 000 nested objects": VALID.replace(
-        b'"input":{}', b'"input":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000
-    ),
+    "10 000 nested objects": VALID.replace(b'"input":{}', b'"input":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
 }
 
 
@@ -84,9 +82,7 @@ def test_a_version_that_is_no_32_bit_integer_is_refused(door: Door, number: str)
     assert answer["error"]["code"] in ("INVALID_REQUEST", "UNSUPPORTED_VERSION")
 
 
-@pytest.mark.parametrize(
-    "number", ["4294967296", "18446744073709551616", "1" + "0" * 400, "1e1", "1e400", "-0.5"]
-)
+@pytest.mark.parametrize("number", ["4294967296", "18446744073709551616", "1" + "0" * 400, "1e1", "1e400", "-0.5"])
 def test_a_limit_beyond_its_type_is_refused(door: Door, number: str) -> None:
     request = json.dumps(door.envelope("search", {"query": "cone", "limit": "LIMIT"}))
     answer = door.send(request.replace('"LIMIT"', number).encode())
@@ -136,9 +132,7 @@ ODD_TEXT = {
 
 @pytest.mark.fault_class(35)
 @pytest.mark.parametrize("kind", ODD_TEXT)
-def test_odd_but_well_formed_text_is_kept_exactly_in_every_field(
-    door: Door, bench: Workbench, kind: str
-) -> None:
+def test_odd_but_well_formed_text_is_kept_exactly_in_every_field(door: Door, bench: Workbench, kind: str) -> None:
     text = ODD_TEXT[kind]
     artifact = bench.put(text, title=text, actor=text[:100], provenance={text[:100]: text})
     record = bench.get(artifact["artifact_id"])
@@ -186,22 +180,9 @@ def test_nested_provenance_is_kept_or_refused(door: Door, shape: str, depth: int
         "1E5",
     ],
 )
-def test_numbers_in_provenance_are_kept_exactly_or_refused(door: Door, number: str) -> None:
+def test_numbers_in_provenance_are_kept_as_64_bit_integers_or_doubles(door: Door, number: str) -> None:
     put = {"kind": "k", "title": "t", "content": {"type": "text", "data": "x"}, "provenance": {"p": "@"}}
     request = json.dumps(door.envelope("artifact.put", put)).replace('"@"', number)
-    answer = door.send(request.encode())
-    if answer["ok"]:
-        assert answer["result"]["provenance"]["p"] == json.loads(number)
-    else:
-        assert answer["error"]["code"] == "INVALID_REQUEST"
-
-
-def test_a_failed_check_of_the_status_would_be_seen() -> None:
-    """The HTTP door holds every answer against the status of its code; show that this check can fail."""
-    from .door import check_http_status
-
-    check_http_status(200, {"ok": True})
-    check_http_status(404, {"ok": False, "error": {"code": "NOT_FOUND"}})
-    with pytest.raises(AssertionError):
-        check_http_status(200, {"ok": False, "error": {"code": "NOT_FOUND"}})
-    assert issubclass(HttpDoor, Door) and issubclass(EmbeddedDoor, Door)
+    kept = door.send(request.encode())["result"]["provenance"]["p"]
+    exact = json.loads(number)
+    assert kept == (exact if -(2**63) <= exact < 2**64 else float(number))

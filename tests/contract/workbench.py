@@ -41,17 +41,13 @@ class Workbench:
     def __init__(self, door: Door) -> None:
         self.door = door
 
-    def put(
-        self, body: str | bytes = "cone 6 reached at 21:40", *, how: Json | None = None, **fields: Any
-    ) -> Json:
+    def put(self, body: str | bytes = "cone 6 reached at 21:40", *, how: Json | None = None, **fields: Any) -> Json:
         """The acknowledgement of a new artifact. `how` goes to the call, `fields` into the input."""
         content = text(body) if isinstance(body, str) else raw(body)
         defaults = {"kind": "note", "title": "Kiln firing 12", "content": content}
         return self.door.ok("artifact.put", defaults | fields, **(how or {}))
 
-    def revise(
-        self, artifact: Json, body: str = "revised", *, how: Json | None = None, **fields: Any
-    ) -> Json:
+    def revise(self, artifact: Json, body: str = "revised", *, how: Json | None = None, **fields: Any) -> Json:
         defaults = {
             "artifact_id": artifact["artifact_id"],
             "if_revision": artifact["revision_id"],
@@ -69,9 +65,7 @@ class Workbench:
             wanted["revision_id"] = revision_id
         return self.door.ok("artifact.get", wanted, context=None)
 
-    def claim(
-        self, statement: str = "Firing 12 reached cone 6.", *, how: Json | None = None, **fields: Any
-    ) -> Json:
+    def claim(self, statement: str = "Firing 12 reached cone 6.", *, how: Json | None = None, **fields: Any) -> Json:
         defaults = {"claim_type": "fact", "statement": statement}
         return self.door.ok("claim.assert", defaults | fields, **(how or {}))
 

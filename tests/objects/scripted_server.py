@@ -28,13 +28,15 @@ def error(status: int, code: str) -> Answer:
 
 
 class ScriptedServer:
-    """Gives the answers in order, the last one over and over; `requests` holds method and path of each."""
+    """Gives the answers in order, the last one over and over; `requests` holds method and path of each,
+    `heads` all that came before their bodies (also of those that never sent one)."""
 
     def __init__(self, answers: Iterable[Answer]) -> None:
         self._answers = list(answers)
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[None]] = set()
         self.requests: list[str] = []
+        self.heads: list[str] = []
 
     @property
     def settings(self) -> S3Settings:
@@ -61,6 +63,7 @@ class ScriptedServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.heads.append(head)
             length = next(
                 (int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length")),
                 0,

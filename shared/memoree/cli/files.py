@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import mimetypes
 import os
-import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.ids import new_ulid
 from memoree.operations.content import json_string_bytes
+from memoree.paths import open_regular_file
 
 STDIN_NAME = "-"
 STDIN_LABEL = "stdin"
@@ -48,16 +48,12 @@ def read_source(name: str) -> Source:
         return Source(STDIN_LABEL, wire_content(_read_bounded(sys.stdin.buffer)), TEXT_MEDIA_TYPE)
     try:
         path = Path(name).resolve(strict=True)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError, RuntimeError) as error:
+        with open_regular_file(path) as file:
+            if os.fstat(file.fileno()).st_size > limits.ARTIFACT_BYTES_MAX:
+                raise _too_large()
+            data = _read_bounded(file)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
         invalid(f"{shown(name)} cannot be read: {getattr(error, 'strerror', None) or error}")
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            invalid(f"{shown(name)} is not a regular file")
-        if found.st_size > limits.ARTIFACT_BYTES_MAX:
-            raise _too_large()
-        data = _read_bounded(file)
     return Source(os.fsencode(path).decode(errors="replace"), wire_content(data), media_type_of(path))
 
 
@@ -117,8 +113,8 @@ def _publish(path: Path, data: bytes, *, replace: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _read_bounded(file: Any) -> bytes:
-    data: bytes = file.read(limits.ARTIFACT_BYTES_MAX + 1)
+def _read_bounded(file: BinaryIO) -> bytes:
+    data = file.read(limits.ARTIFACT_BYTES_MAX + 1)
     if len(data) > limits.ARTIFACT_BYTES_MAX:
         raise _too_large()
     return data

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from memoree.cli.invocation import Invocation
 from memoree.errors import Code, MemoreeError
@@ -14,28 +16,36 @@ INTERRUPTED_STATUS = 130
 PLAIN_FLAGS = {"--pretty": "pretty", "--json": "json", "--no-autostart": "no_autostart"}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line; returns the exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+def main() -> int:
+    """Run the command line of this process; returns the exit status."""
+    arguments = sys.argv[1:]
+    if (invocation := plain_call(arguments)) is not None:
+        from memoree.cli.call import call
+
+        # A third of a short call is the collector walking over freshly imported modules, and the interpreter
+        # taking them down again.
+        gc.disable()
+        _leave(_uninterrupted(call, invocation))
+    from memoree.cli.commands import run
+
+    return _uninterrupted(lambda current: run(arguments, current), Invocation())
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process at once; the store is closed and the answer is flushed."""
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _uninterrupted(run: Callable[[Invocation], int], invocation: Invocation) -> int:
     try:
-        return _run(arguments)
+        return guarded(run, invocation)
     except KeyboardInterrupt:
         return INTERRUPTED_STATUS
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter must not trip over it again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-
-
-def _run(arguments: list[str]) -> int:
-    invocation = plain_call(arguments)
-    if invocation is not None:
-        from memoree.cli.call import call
-
-        return guarded(call, invocation)
-    from memoree.cli.commands import run
-
-    return guarded(lambda current: run(arguments, current), Invocation())
 
 
 def plain_call(arguments: Sequence[str]) -> Invocation | None:
@@ -76,3 +86,7 @@ def guarded(run: Callable[[Invocation], int], invocation: Invocation) -> int:
     from memoree.client.request import REQUEST_ID_CLI
 
     return report_failure(REQUEST_ID_CLI, failure, invocation)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

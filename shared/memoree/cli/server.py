@@ -1,3 +1,138 @@
+"""Commands that start and stop servers: `serve` for the store in a directory, `up` and its kin for the stack."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
 import click
 
-serve = up = down = status = worker = click.Command("x")
+from memoree.cli.parsing import Command, Group
+
+HOST_DEFAULT = "127.0.0.1"
+PORT_DEFAULT = 7077
+STACK_DIRECTORY = "stack"
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def _data_dir_option(help_: str) -> Callable[[Function], Function]:
+    return click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help=help_)
+
+
+_stack_dir_option = _data_dir_option(
+    "Everything the stack keeps on this host.  [default: stack/ in the data directory]"
+)
+
+
+@click.command(cls=Command)
+@_data_dir_option("The store.  [env: MEMOREE_DATA_DIR]")
+@click.option("--host", default=HOST_DEFAULT, show_default=True, help="Other than loopback only with --tokens.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT_DEFAULT, show_default=True, help="0: any free one.")
+@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="Framed transport on a Unix socket.")
+@click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="Tokens file; without one, no login.")
+def serve(data_dir: Path | None, host: str, port: int, socket: Path | None, tokens: Path | None) -> int:
+    """Serve the store in the data directory over HTTP, or over a Unix socket.
+
+    The socket is private to this user. Runs until it is interrupted.
+    """
+    from memoree.cli.serving import serve_http, serve_socket
+    from memoree.paths import discover, prepare_data_dir
+
+    if socket is not None and tokens is not None:
+        raise click.UsageError("--tokens is for HTTP; the socket belongs to one user")
+    store = data_dir or discover().data_dir
+    prepare_data_dir(store)
+    if socket is not None:
+        return serve_socket(store, socket)
+    return serve_http(store, host=host, port=port, tokens_file=tokens)
+
+
+@click.command(cls=Command)
+@_stack_dir_option
+@click.option("--api-processes", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: any free one.")
+@click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: any free one.")
+@click.option("--detach", is_flag=True, help="Return as soon as it is ready.")
+@click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="[default: one that is generated]")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Requests per second and tenant.")
+@click.option("--burst", type=click.IntRange(1), metavar="N", help="Requests a tenant may send at once.")
+@click.option("--settings", type=click.Path(path_type=Path), metavar="FILE", help="Further settings, NAME=VALUE lines.")
+def up(
+    data_dir: Path | None,
+    api_processes: int,
+    port: int,
+    metrics_port: int,
+    detach: bool,
+    tokens: Path | None,
+    rate: float | None,
+    burst: int | None,
+    settings: Path | None,
+) -> int:
+    """Start the stack: an S3 store, the writer and the api processes."""
+    from memoree.cli.serving import read_settings
+    from memoree.stack.control import up as start
+    from memoree.stack.options import UpOptions
+
+    options = UpOptions(
+        data_dir=_stack_dir(data_dir),
+        api_processes=api_processes,
+        port=port,
+        metrics_port=metrics_port,
+        detach=detach,
+        tokens_file=tokens,
+        rate_per_second=rate,
+        rate_burst=burst,
+        overrides=read_settings(settings) if settings is not None else {},
+    )
+    return start(options, _in_foreground())
+
+
+def _in_foreground() -> list[str]:
+    """This very command line without `--detach`, for a process of its own."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    return [sys.executable, "-m", "memoree.cli.main", *arguments]
+
+
+@click.command(cls=Command)
+@_stack_dir_option
+def down(data_dir: Path | None) -> int:
+    """Stop the stack; what was acknowledged is in the store."""
+    from memoree.stack.control import down as stop
+
+    return stop(_stack_dir(data_dir))
+
+
+@click.command(cls=Command)
+@_stack_dir_option
+def status(data_dir: Path | None) -> int:
+    """Say whether the stack runs and is ready; the exit status is 0 only then."""
+    from memoree.stack.control import status as show
+
+    return show(_stack_dir(data_dir))
+
+
+@click.group(cls=Group)
+def worker() -> None:
+    """Run one part of a deployment in this process."""
+
+
+@worker.command()
+def writer() -> int:
+    """Apply queued writes until stopped; configured by MEMOREE_ variables."""
+    import asyncio
+
+    from memoree.cli.serving import stack_settings
+    from memoree.stack.processes import configure_logging, run_writer
+
+    configure_logging()
+    asyncio.run(run_writer(stack_settings(), unleased=False))
+    return 0
+
+
+def _stack_dir(data_dir: Path | None) -> Path:
+    from memoree.paths import discover
+
+    return data_dir or discover().data_dir / STACK_DIRECTORY

@@ -42,14 +42,19 @@ class HttpSettings:
             _refuse(f"there must be at least one api process, not {self.processes}")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str], *, only_tenant: str | None = None) -> HttpSettings:
+    def from_environment(
+        cls, environment: Mapping[str, str], *, only_tenant: str | None = None, tokens_required: bool = False
+    ) -> HttpSettings:
         """From `MEMOREE_TOKENS_FILE`, `_CORS_ORIGINS`, `_RATE_PER_SECOND`, `_RATE_BURST`, `_API_PROCESSES`,
-        `_METRICS_ON_MAIN_PORT` and `_ACCESS_LOG`. Raises `CONFIG_ERROR` for a value of the wrong kind."""
+        `_METRICS_ON_MAIN_PORT` and `_ACCESS_LOG`. Raises `CONFIG_ERROR` for a value of the wrong kind, and without a
+        tokens file where `tokens_required` (a deployment whose server may listen on any address)."""
 
         def value(name: str) -> str | None:
             return environment.get(ENVIRONMENT_PREFIX + name)
 
         tokens_file = value("TOKENS_FILE")
+        if tokens_file is None and tokens_required:
+            _refuse(f"{ENVIRONMENT_PREFIX}TOKENS_FILE is not set; this deployment needs one")
         return cls(
             tokens_file=None if tokens_file is None else Path(tokens_file.strip()),
             only_tenant=only_tenant,

@@ -30,8 +30,10 @@ from botocore.exceptions import (
     ParamValidationError,
     PartialCredentialsError,
 )
+from botocore.handlers import add_expect_header
 from botocore.parsers import ResponseParserError
 
+from memoree import __version__
 from memoree.objects import (
     ClockSkew,
     ObjectInfo,
@@ -106,6 +108,9 @@ class S3Store:
             )
             for attempts_max in (ATTEMPTS_MAX, 1)
         ]
+        for client in (self._repeating, self._once):
+            # A body waits for "100 Continue" otherwise: one more round trip for every write.
+            client.meta.events.unregister("before-call.s3", add_expect_header)
         return self
 
     async def close(self) -> None:
@@ -126,7 +131,8 @@ class S3Store:
         try:
             with _errors(f"GET {check_key(key)!r}"):
                 answer = await self._repeating.get_object(Bucket=self._bucket, Key=key, **condition)
-                body = await answer["Body"].read()
+                async with answer["Body"] as stream:  # gives the connection back, also when it breaks
+                    body = await stream.read()
         except _NotModified:
             return None
         info = ObjectInfo(key, answer["ETag"], len(body), answer["LastModified"].astimezone(UTC))
@@ -135,9 +141,7 @@ class S3Store:
     async def head(self, key: str) -> ObjectInfo:
         with _errors(f"HEAD {check_key(key)!r}"):
             answer = await self._repeating.head_object(Bucket=self._bucket, Key=key)
-        return ObjectInfo(
-            key, answer["ETag"], answer["ContentLength"], answer["LastModified"].astimezone(UTC)
-        )
+        return ObjectInfo(key, answer["ETag"], answer["ContentLength"], answer["LastModified"].astimezone(UTC))
 
     async def put(
         self,
@@ -236,9 +240,7 @@ class S3Store:
 
     async def _list_flat(self, prefix: str, start_after: str) -> AsyncIterator[ObjectInfo]:
         resume: dict[str, Any] = {"StartAfter": start_after} if start_after else {}
-        pages = self._repeating.get_paginator("list_objects_v2").paginate(
-            Bucket=self._bucket, Prefix=prefix, **resume
-        )
+        pages = self._repeating.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix, **resume)
         with _errors(f"LIST {prefix!r}"):
             async for page in pages:
                 for entry in page.get("Contents", []):
@@ -352,7 +354,9 @@ def _config(settings: S3Settings, attempts_max: int) -> AioConfig:
         read_timeout=READ_TIMEOUT_SECONDS,
         max_pool_connections=POOL_CONNECTIONS_MAX,
         connector_args={"keepalive_timeout": KEEPALIVE_SECONDS},
-        retries={"mode": "standard", "max_attempts": attempts_max},
+        # Not `max_attempts`, which here means retries: 1 would send a conditional write twice.
+        retries={"mode": "standard", "total_max_attempts": attempts_max},
+        user_agent=f"memoree/{__version__}",  # fixed, because the SDK's own is rebuilt for every request
         # TLS or the signed SHA-256 covers a body on its way; blobs and LTX files carry their own checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",

@@ -193,11 +193,11 @@ def history(view: View, call: Call[ArtifactHistoryInput]) -> ArtifactHistory:
     artifact = _existing(view, wanted.artifact_id)
     before = wanted.before(artifact.revision_count)
     found = rows.page(view.db, artifact, before=before, limit=wanted.limit + 1)
-    shown_ones, truncated = found[: wanted.limit], len(found) > wanted.limit
+    revisions, truncated = found[: wanted.limit], len(found) > wanted.limit
     return ArtifactHistory(
-        revisions=[ArtifactRecord.of(artifact, revision) for revision in shown_ones],
+        revisions=[ArtifactRecord.of(artifact, revision) for revision in revisions],
         truncated=truncated,
-        next_before_revision_number=shown_ones[-1].revision_number if truncated else None,
+        next_before_revision_number=revisions[-1].revision_number if truncated else None,
     )
 
 

@@ -169,11 +169,11 @@ def history(view: View, call: Call[ClaimHistoryInput]) -> ClaimHistory:
     wanted = call.input
     claim = _existing(view, wanted.claim_id)
     found = rows.page(view.db, claim, before=wanted.before(claim.revision_count), limit=wanted.limit + 1)
-    shown_ones, truncated = found[: wanted.limit], len(found) > wanted.limit
+    revisions, truncated = found[: wanted.limit], len(found) > wanted.limit
     return ClaimHistory(
-        revisions=_records(view, claim, shown_ones),
+        revisions=_records(view, claim, revisions),
         truncated=truncated,
-        next_before_revision_number=shown_ones[-1].revision_number if truncated else None,
+        next_before_revision_number=revisions[-1].revision_number if truncated else None,
     )
 
 

@@ -85,6 +85,13 @@ def _bundle() -> SchemaBundle:
 class _ResultSchema(GenerateJsonSchema):
     """Results omit members without a value; null is never one."""
 
+    def field_is_required(
+        self,
+        field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
+        total: bool,
+    ) -> bool:
+        return field["schema"]["type"] != "nullable" and super().field_is_required(field, total)
+
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
         return self.generate_inner(schema["schema"])
 

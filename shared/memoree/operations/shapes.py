@@ -72,6 +72,8 @@ Statement = Annotated[str, bounded(limits.STATEMENT_BYTES_MAX), _length(limits.S
 Metadata = Annotated[dict[str, Any], AfterValidator(_metadata)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 ByteOffset = Annotated[int, Field(ge=0)]
+RevisionCursor = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+"""A signed 64-bit integer."""
 Timestamp = Annotated[str, AfterValidator(clock.parse_timestamp), Field(json_schema_extra={"format": "date-time"})]
 """RFC 3339 with any offset on the wire; the stored form once validated (§5.3)."""
 
@@ -107,12 +109,11 @@ class HistoryPage(WireModel):
     revision 1, so cursors up to 1, zero and negative ones included, give an empty last page (§4.14)."""
 
     limit: Annotated[int, Field(ge=1, le=limits.HISTORY_ITEMS_MAX)] = limits.HISTORY_ITEMS_DEFAULT
-    before_revision_number: int | None = None
+    before_revision_number: RevisionCursor | None = None
 
     def before(self, revision_count: int) -> int:
-        """The cursor as a number that fits a database integer, whatever was sent."""
-        newest = revision_count + 1
-        return newest if self.before_revision_number is None else max(0, min(newest, self.before_revision_number))
+        """The cursor that was sent, or the one that starts at the newest revision."""
+        return revision_count + 1 if self.before_revision_number is None else self.before_revision_number
 
 
 class RecordContext(BaseModel):
@@ -173,7 +174,7 @@ class ArtifactRecord(BaseModel):
             content=content,
             blob_hash=revision.blob_hash.hex(),
             size_bytes=revision.size_bytes,
-            status=artifact.status,  # type: ignore[arg-type]  # the table's CHECK holds it to the literal
+            status=artifact.status,
             context=RecordContext.of(artifact.owner),
             provenance=orjson.loads(revision.provenance),
             actor=revision.actor,
@@ -228,8 +229,8 @@ class ClaimRecord(BaseModel):
             claim_id=claim.claim_id,
             revision_id=revision.revision_id,
             revision_number=revision.revision_number,
-            claim_type=claim.claim_type,  # type: ignore[arg-type]  # only validated types are ever stored
-            status=claim.status,  # type: ignore[arg-type]  # the table's CHECK holds it to the literal
+            claim_type=claim.claim_type,
+            status=claim.status,
             statement=revision.statement,
             confidence=revision.confidence,
             evidence=evidence,

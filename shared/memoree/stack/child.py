@@ -32,9 +32,16 @@ class Child:
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], *, environment: Mapping[str, str], directory: Path, log_path: Path
+        cls,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        directory: Path,
+        log_path: Path,
+        pass_fds: Sequence[int] = (),
     ) -> Child:
-        """Start `argv` in `directory` with exactly this environment; its output goes to `log_path`."""
+        """Start `argv` in `directory` with exactly this environment; its output goes to `log_path`.
+        Of this process's open files it gets `pass_fds`."""
         log = BoundedLog(log_path)
         watch, lifeline = os.pipe()
         try:
@@ -45,7 +52,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=[watch],
+                pass_fds=[watch, *pass_fds],
                 process_group=0,
             )
         except BaseException:

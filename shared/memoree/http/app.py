@@ -1,0 +1,208 @@
+"""The HTTP application: routes, middlewares and the state of one process, tied together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memoree.errors import Code, MemoreeError
+from memoree.http.answers import CALL_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
+from memoree.http.attempts import OperationEndpoint
+from memoree.http.body import BodyReader, send_answer
+from memoree.http.calls import CallEndpoint
+from memoree.http.gate import Gate
+from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
+from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint
+from memoree.http.observation import Observation, observation
+from memoree.http.origin import LoopbackGuard
+from memoree.http.services import ServiceHolder, ServiceSource
+from memoree.http.settings import HttpSettings
+
+REQUESTS_IN_FLIGHT_MAX = 512
+"""More are answered 503 at once instead of being queued."""
+LIMITED_PREFIX = "/v1/"
+EXPOSED_HEADERS = (
+    "Memoree-Commit-Seq",
+    "Preference-Applied",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "Retry-After",
+)
+
+log = logging.getLogger(__name__)
+access_log = logging.getLogger("memoree.http.access")
+
+
+def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
+    """The application of one process over a service, or over what opens one for the app's lifetime.
+
+    `app.state.settings` and `.metrics` are there for `run` and `metrics_app`. Raises `CONFIG_ERROR` for settings
+    that cannot be meant.
+    """
+    metrics = Metrics()
+    services = ServiceHolder(source)
+    gate = Gate(settings, metrics)
+    readiness = Readiness(services, gate.tokens)
+    metrics.registry.register(CheckCollector(lambda: readiness.last_checks))
+    exposition = MetricsEndpoint(metrics, readiness.report)
+    routes = [
+        _route(CALL_PATH, POST=CallEndpoint(services, gate, BodyReader(), metrics)),
+        _route(f"{OPERATIONS_PATH}/{{attempt_id}}", GET=OperationEndpoint(services, gate)),
+        _route("/livez", GET=livez()),
+        _route("/readyz", GET=ReadyEndpoint(readiness)),
+        _route("/healthz", GET=healthz()),
+    ]
+    if settings.metrics_on_main_port:
+        routes.append(_route("/metrics", GET=exposition))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with services.lifespan(app):
+            yield
+            await readiness.close()
+
+    app = _starlette(routes, _middlewares(settings, metrics), lifespan)
+    app.state.settings, app.state.metrics, app.state.exposition = settings, metrics, exposition
+    return app
+
+
+def metrics_app(app: Starlette) -> Starlette:
+    """`/metrics` of an application of this process, for a bind address of its own."""
+    observer = Middleware(Observer, metrics=Metrics(), access_log_on=False)
+    return _starlette([_route("/metrics", GET=app.state.exposition), _route("/livez", GET=livez())], [observer], None)
+
+
+def _starlette(routes: Sequence[BaseRoute], middleware: Sequence[Middleware], lifespan: object) -> Starlette:
+    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)  # type: ignore[arg-type]  # its TypeVar
+    app.router.redirect_slashes = False
+    app.router.default = _not_found
+    return app
+
+
+def _middlewares(settings: HttpSettings, metrics: Metrics) -> list[Middleware]:
+    observer = Middleware(Observer, metrics=metrics, access_log_on=settings.access_log)
+    if settings.tokens_file is None:
+        return [observer, Middleware(LoopbackGuard)]
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=("*",),
+        allow_headers=("*",),
+        expose_headers=EXPOSED_HEADERS,
+    )
+    return [cors, observer]
+
+
+class Observer:
+    """Around every request: the bound on requests in flight, measurements, the access log, and the last resort for
+    exceptions nobody expected."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, access_log_on: bool) -> None:
+        self.app = app
+        self._metrics = metrics
+        self._access_log_on = access_log_on
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        seen = observation(scope)
+        started = time.perf_counter()
+
+        async def watched_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seen.status = message["status"]
+            await send(message)
+
+        self._in_flight += 1
+        self._metrics.in_flight.inc()
+        try:
+            await self._serve(scope, receive, watched_send, seen)
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight.dec()
+            seconds = time.perf_counter() - started
+            self._metrics.answered(seen, seconds)
+            if self._access_log_on:
+                _log_access(scope, seen, seconds)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, seen: Observation) -> None:
+        if self._in_flight > REQUESTS_IN_FLIGHT_MAX and scope["path"].startswith(LIMITED_PREFIX):
+            self._metrics.shed.inc()
+            error = MemoreeError(Code.TRANSPORT_ERROR, "too many requests are being served; nothing was stored")
+            await send_answer(_refused(scope, HttpRefusal(error)), scope, receive, send)
+            return
+        try:
+            await self.app(scope, receive, send)
+        except Exception:
+            log.exception("a request failed", extra={"request_id": seen.request_id, "route": seen.route})
+            if seen.status:
+                raise  # the response has begun; the server can only close the connection
+            error = MemoreeError(Code.INTERNAL_ERROR, "the request failed; see the log")
+            await send_answer(_refused(scope, HttpRefusal(error)), scope, receive, send)
+
+
+class Methods:
+    """One path and what its methods do. `HEAD` comes with `GET`, `OPTIONS` says what there is."""
+
+    def __init__(self, path: str, methods: Mapping[str, ASGIApp]) -> None:
+        self._path = path
+        self._methods = dict(methods)
+        if "GET" in self._methods:
+            self._methods["HEAD"] = self._methods["GET"]
+        self._allow = ((b"allow", ", ".join(sorted([*self._methods, "OPTIONS"])).encode()),)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        observation(scope).route = self._path
+        method = scope["method"]
+        if method in self._methods:
+            await self._methods[method](scope, receive, send)
+        elif method == "OPTIONS":
+            await send_answer(Answer(204, b"", self._allow), scope, receive, send)
+        else:
+            error = MemoreeError(Code.INVALID_REQUEST, f"this path does not know the method {method}")
+            refused = HttpRefusal(error, status=405, headers=self._allow)
+            await send_answer(_refused(scope, refused), scope, receive, send)
+
+
+def _route(path: str, **methods: ASGIApp) -> Route:
+    return Route(path, Methods(path, methods))
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] != "http":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    refused = HttpRefusal(MemoreeError(Code.NOT_FOUND, "there is nothing at this path"))
+    await send_answer(_refused(scope, refused), scope, receive, send)
+
+
+def _refused(scope: Scope, refused: HttpRefusal) -> Answer:
+    observation(scope).code = refused.error.code
+    return refusal_answer(scope, refused)
+
+
+def _log_access(scope: Scope, seen: Observation, seconds: float) -> None:
+    access_log.info(
+        "%s %s %d",
+        scope["method"],
+        seen.route,
+        seen.status,
+        extra={
+            "op": seen.op,
+            "code": seen.code,
+            "tenant": seen.tenant,
+            "request_id": seen.request_id,
+            "milliseconds": round(seconds * 1000, 2),
+        },
+    )

@@ -1,0 +1,217 @@
+"""Candidates: the rows of the index that match, best first, within what the caller may see.
+
+One statement per entity type. FTS5 sorts its matches by rank by itself; the joins and filters run row by row in that
+order and stop with the window, so that a filter can starve the window of time but never of matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
+from weakref import WeakSet
+
+import apsw
+
+from memoree.retrieval.expression import Expression, Matched
+from memoree.retrieval.scope import CURRENT_ARTIFACT, CURRENT_CLAIM, VISIBLE
+
+EntityType = Literal["artifact", "claim"]
+
+CLAIM_COLUMNS = 0b11
+TITLE_COLUMNS = 0b0101
+BODY_COLUMNS = 0b1010
+ARTIFACT_COLUMNS = TITLE_COLUMNS | BODY_COLUMNS
+
+_MASKS = {
+    columns: sum(1 << column for column in columns) for count in range(5) for columns in combinations(range(4), count)
+}
+"""Column numbers, as FTS5 names them, to bits."""
+
+TIED_ROWS_MAX = 2000
+"""Rows read to choose among equal scores at the edge of the window, where the newest win."""
+CHUNKS_JUDGED_MAX = 16
+"""Best-scoring chunks of one revision among which the cited one is chosen."""
+_UNBOUNDED = -1
+
+_ARTIFACT_RANK = "bm25(5.0, 1.0, 5.0, 1.0)"
+
+CLAIM_CANDIDATES = f"""
+    SELECT claim_fts.rowid, claim_fts.rank, phrase_columns(claim_fts), r.sys_from
+    FROM claim_fts
+    CROSS JOIN claim_revisions AS r ON r.row_id = claim_fts.rowid
+    CROSS JOIN claims AS e ON e.row_id = r.claim_row
+    WHERE claim_fts MATCH :match AND {VISIBLE} AND {CURRENT_CLAIM}
+    ORDER BY claim_fts.rank LIMIT :rows_max
+"""  # noqa: S608 - constant predicates
+
+ARTIFACT_CANDIDATES = f"""
+    SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id, c.ordinal,
+        (SELECT max(ordinal) FROM artifact_chunks WHERE revision_row = r.row_id)
+    FROM artifact_fts
+    CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
+    CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
+    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+    WHERE artifact_fts MATCH :match AND artifact_fts.rank MATCH '{_ARTIFACT_RANK}'
+        AND (({VISIBLE} AND {CURRENT_ARTIFACT}) OR r.row_id IN (SELECT value FROM json_each(:pinned)))
+    ORDER BY artifact_fts.rank LIMIT :rows_max
+"""  # noqa: S608 - constant predicates
+
+_BEST_CHUNKS = f"""
+    SELECT rowid, rank, phrase_columns(artifact_fts) FROM artifact_fts
+    WHERE artifact_fts MATCH :match AND rank MATCH '{_ARTIFACT_RANK}' AND rowid BETWEEN :first AND :last
+    ORDER BY rank LIMIT {CHUNKS_JUDGED_MAX}
+"""  # noqa: S608 - constants
+_ANY_CHUNK = "SELECT 1 FROM artifact_fts WHERE artifact_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class TypoMatch:
+    """What the typo channel found: units, one bit each, and how similar the spellings are, 0 to 1."""
+
+    units: int
+    similarity: float
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A revision that matches. `units` and `literals` have one bit per unit and literal of the query;
+    `chunk_row` is the chunk that shows the match, `None` for a claim and for a match of the title."""
+
+    entity_type: EntityType
+    revision_row: int
+    commit_seq: int
+    lexical_score: float
+    units: int
+    literals: int
+    chunk_row: int | None = None
+    typo: TypoMatch | None = None
+    fusion_score: float = field(default=0.0, init=False)
+
+
+class Row(NamedTuple):
+    """A match of the statements above; `columns` has one byte per phrase, one bit per column."""
+
+    fts_row: int
+    rank: float
+    columns: bytes
+    commit_seq: int
+    revision_row: int
+    ordinal: int = 0
+    last_ordinal: int = 0
+
+
+_prepared: WeakSet[apsw.Connection] = WeakSet()
+
+
+def prepare(db: apsw.Connection) -> None:
+    """Teach a connection `phrase_columns(table)`: which phrases of the expression a row has, and in which columns."""
+    if db not in _prepared:
+        db.register_fts5_function("phrase_columns", _phrase_columns)
+        _prepared.add(db)
+
+
+def _phrase_columns(api: apsw.FTS5ExtensionApi, *_: Any) -> bytes:
+    columns = api.phrase_columns
+    return bytes([_MASKS[columns(phrase)] for phrase in range(api.phrase_count)])
+
+
+def claim_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
+    """The `window` best rows; of equal scores the newest."""
+    bindings = {**scope, "match": match, "rows_max": window + TIED_ROWS_MAX}
+    rows: list[Row] = []
+    with closing(db.execute(CLAIM_CANDIDATES, bindings)) as cursor:
+        for fts_row, rank, columns, commit_seq in cursor:
+            if len(rows) >= window and rank != rows[-1].rank:
+                break
+            rows.append(Row(fts_row, rank, columns, commit_seq, fts_row))
+    if len(rows) > window:
+        rows.sort(key=lambda row: (row.rank, -row.commit_seq))
+    return rows[:window]
+
+
+def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
+    """The best row of each of the `window` best revisions; a long body does not crowd others out."""
+    bindings = {**scope, "match": match, "rows_max": _UNBOUNDED}
+    best: dict[int, Row] = {}
+    with closing(db.execute(ARTIFACT_CANDIDATES, bindings)) as cursor:
+        for values in cursor:
+            row = Row(*values)
+            if row.revision_row not in best:
+                best[row.revision_row] = row
+                if len(best) == window:
+                    break
+    return list(best.values())
+
+
+def claim_candidates(
+    db: apsw.Connection, expression: Expression, scope: Mapping[str, Any], window: int
+) -> list[Candidate]:
+    return [
+        Candidate(
+            "claim",
+            row.revision_row,
+            row.commit_seq,
+            max(0.0, -row.rank),
+            *expression.matched(row.columns, CLAIM_COLUMNS),
+        )
+        for row in claim_rows(db, expression.match, scope, window)
+    ]
+
+
+def artifact_candidates(
+    db: apsw.Connection, expression: Expression, scope: Mapping[str, Any], window: int, phrase_mask: int
+) -> list[Candidate]:
+    return [
+        _artifact_candidate(db, expression, row, phrase_mask)
+        for row in artifact_rows(db, expression.match, scope, window)
+    ]
+
+
+def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, phrase_mask: int) -> Candidate:
+    """Judge the whole revision: words may stand in different chunks, and the best of them is cited."""
+    units, literals = expression.matched(row.columns, ARTIFACT_COLUMNS)
+    title_units = expression.matched(row.columns, TITLE_COLUMNS).units
+    cited_row, cited_units = row.fts_row, expression.matched(row.columns, BODY_COLUMNS).units
+    if row.last_ordinal > 0:
+        first = row.fts_row - row.ordinal
+        last = first + row.last_ordinal
+        for chunk_row, matched in _judged_chunks(db, expression, first, last):
+            units |= matched.units
+            literals |= matched.literals
+            if closeness(matched.units, phrase_mask) > closeness(cited_units, phrase_mask):
+                cited_row, cited_units = chunk_row, matched.units
+        units |= _units_elsewhere(db, expression, units, first, last)
+    shows_title = closeness(title_units, phrase_mask) >= closeness(cited_units, phrase_mask)
+    return Candidate(
+        "artifact",
+        row.revision_row,
+        row.commit_seq,
+        max(0.0, -row.rank),
+        units,
+        literals,
+        chunk_row=None if shows_title else cited_row,
+    )
+
+
+def closeness(units: int, phrase_mask: int) -> tuple[int, int]:
+    """How much of the query a place matches: phrases, then units."""
+    return (units & phrase_mask).bit_count(), units.bit_count()
+
+
+def _judged_chunks(db: apsw.Connection, expression: Expression, first: int, last: int) -> list[tuple[int, Matched]]:
+    """The chunks whose body matches best, best first; ties in the order of the body."""
+    bindings = {"match": f"{{body body_cjk}} : ({expression.match})", "first": first, "last": last}
+    rows: list[tuple[Any, ...]] = sorted(db.execute(_BEST_CHUNKS, bindings), key=lambda row: (row[1], row[0]))
+    return [(chunk_row, expression.matched(columns, BODY_COLUMNS)) for chunk_row, _, columns in rows]
+
+
+def _units_elsewhere(db: apsw.Connection, expression: Expression, known: int, first: int, last: int) -> int:
+    """Units that only chunks outside the best ones match."""
+    found = 0
+    for number, match in enumerate(expression.unit_matches):
+        if match and not known >> number & 1 and any(db.execute(_ANY_CHUNK, (match, first, last))):
+            found |= 1 << number
+    return found

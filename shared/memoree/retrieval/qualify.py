@@ -1,0 +1,115 @@
+"""Qualification and fusion: which candidates count as answers, and their order (`tiered_rrf_v2`, §2.5 and §2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memoree.retrieval.candidates import Candidate
+from memoree.retrieval.query import Query
+
+LEXICAL_POLICY: Final = "lexical_qualification_v2"
+TYPO_POLICY: Final = "trigram_typo_v1"
+FUSION_POLICY: Final = "tiered_rrf_v2"
+
+_RANK_CONSTANT = 60
+_LEXICAL_WEIGHT = 1.0
+_TYPO_WEIGHT = 0.7
+_FUSION_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a candidate's match. Only these facts, never a score, make it an answer."""
+
+    matched_units: int
+    matched_phrases: int
+    coverage: float
+    lexical_qualified: bool
+    typo_qualified: bool
+    exact_tier: bool
+
+    @property
+    def qualified(self) -> bool:
+        return self.lexical_qualified or self.typo_qualified
+
+
+def facts_of(query: Query, candidate: Candidate) -> Facts:
+    matched = candidate.units.bit_count()
+    return Facts(
+        matched_units=matched,
+        matched_phrases=(candidate.units & query.phrase_mask).bit_count(),
+        coverage=coverage(query, candidate),
+        lexical_qualified=_lexical_qualified(query, candidate),
+        typo_qualified=_typo_qualified(query, candidate),
+        exact_tier=is_exact(query, candidate),
+    )
+
+
+def coverage(query: Query, candidate: Candidate) -> float:
+    """Matched share of the units, 0 to 1."""
+    return candidate.units.bit_count() / len(query.units)
+
+
+def is_exact(query: Query, candidate: Candidate) -> bool:
+    """Every unit matched, hence every phrase, and as many as are required."""
+    return candidate.units == query.all_mask
+
+
+def is_qualified(query: Query, candidate: Candidate) -> bool:
+    return _lexical_qualified(query, candidate) or _typo_qualified(query, candidate)
+
+
+def _lexical_qualified(query: Query, candidate: Candidate) -> bool:
+    if candidate.units & query.phrase_mask != query.phrase_mask:
+        return False
+    return candidate.units.bit_count() >= max(1, query.required_matches)
+
+
+def typo_matches_needed(query: Query) -> int:
+    """Guessed spellings are weaker evidence: three fifths of the units, and at least what exact words need."""
+    count = len(query.units)
+    return 1 if count == 1 else min(count, max(query.required_matches, -(-3 * count // 5)))
+
+
+def _typo_qualified(query: Query, candidate: Candidate) -> bool:
+    if candidate.typo is None:
+        return False
+    units, phrases = candidate.typo.units, query.phrase_mask
+    return units.bit_count() >= typo_matches_needed(query) and units & phrases == phrases
+
+
+def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:
+    """The pool in relevance order. A commit makes at most one revision, so the order is total."""
+    lexical = sorted(
+        (candidate for candidate in pool if candidate.units),
+        key=lambda c: (-c.literals.bit_count(), -c.lexical_score, -c.commit_seq),
+    )
+    for rank, candidate in enumerate(lexical, start=1):
+        candidate.fusion_score = _reciprocal(_LEXICAL_WEIGHT, rank)
+    guessed = sorted(
+        ((candidate.typo.similarity, candidate) for candidate in pool if candidate.typo is not None),
+        key=lambda item: (-item[0], -item[1].lexical_score, -item[1].commit_seq),
+    )
+    for rank, (_, candidate) in enumerate(guessed, start=1):
+        if not is_exact(query, candidate):
+            candidate.fusion_score += _reciprocal(_TYPO_WEIGHT, rank)
+    for candidate in pool:
+        candidate.fusion_score = round(candidate.fusion_score, _FUSION_DIGITS)
+    return sorted(pool, key=lambda candidate: _relevance(query, candidate))
+
+
+def _relevance(query: Query, candidate: Candidate) -> tuple[float, ...]:
+    """Exact matches, fused score, phrases, coverage, newest."""
+    return (
+        candidate.units != query.all_mask,
+        -candidate.fusion_score,
+        -(candidate.units & query.phrase_mask).bit_count(),
+        -candidate.units.bit_count(),
+        -candidate.commit_seq,
+    )
+
+
+def _reciprocal(weight: float, rank: int) -> float:
+    return weight / (_RANK_CONSTANT + rank)

@@ -1,0 +1,125 @@
+"""Reading a query: its units, what was dropped, and how many units a match needs (retrieval contract §1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from memoree import limits
+from memoree.errors import invalid
+from memoree.retrieval.text import fold, is_word_character, words
+
+_STOPWORDS_TEXT = """
+    a about an and are as at be been but by can could did do does for from had has have how i if in into is it its
+    may of on or should that the their this to was were what when where which who why will with would
+"""
+STOPWORDS = frozenset(_STOPWORDS_TEXT.split())
+"""Negations and `we`, `you`, `our` are not among them: they carry meaning."""
+_ANALYSES_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One thing a text can match: a word, or words that must stand together and in order."""
+
+    words: tuple[str, ...]
+    is_phrase: bool
+
+    @property
+    def display(self) -> str:
+        return " ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """One text has one `Query`, compared by identity.
+
+    `literals` are words that stood together around punctuation (`38.101`): a text that has them together too is
+    the better match, but need not have them so. The masks have one bit per unit: all of them, the phrases.
+    """
+
+    units: tuple[Unit, ...]
+    dropped_stopwords: tuple[str, ...]
+    required_matches: int
+    literals: tuple[tuple[str, ...], ...]
+    all_mask: int
+    phrase_mask: int
+
+    @property
+    def normalized(self) -> str:
+        return " ".join(f'"{unit.display}"' if unit.is_phrase else unit.display for unit in self.units)
+
+
+@lru_cache(maxsize=_ANALYSES_KEPT)
+def analyze(text: str) -> Query:
+    """Raises `INVALID_REQUEST` over 8192 bytes, without any word, or over 48 words."""
+    if (size := len(text.encode())) > limits.QUERY_BYTES_MAX:
+        invalid(f"input.query: must be at most {limits.QUERY_BYTES_MAX} bytes, got {size}")
+    literals: list[tuple[str, ...]] = []
+    parsed = list(_parse(text, literals))
+    if not parsed:
+        invalid("input.query: must contain at least one word (letters, digits or `_`)")
+    if (count := sum(len(unit.words) for unit in parsed)) > limits.QUERY_WORDS_MAX:
+        invalid(f"input.query: must have at most {limits.QUERY_WORDS_MAX} words, got {count}")
+    kept, dropped = _without_stopwords(parsed)
+    units = tuple(dict.fromkeys(kept))
+    return Query(
+        units=units,
+        dropped_stopwords=tuple(sorted(dropped)),
+        required_matches=required_matches(len(units)),
+        literals=tuple(dict.fromkeys(literals)),
+        all_mask=(1 << len(units)) - 1,
+        phrase_mask=sum(1 << number for number, unit in enumerate(units) if unit.is_phrase),
+    )
+
+
+def required_matches(unit_count: int) -> int:
+    """How many units a text must match to count as an answer: all of two, two fifths of many."""
+    return unit_count if unit_count <= 2 else max(2, -(-2 * unit_count // 5))
+
+
+def _parse(text: str, literals: list[tuple[str, ...]]) -> Iterator[Unit]:
+    segments = text.split('"')
+    if len(segments) % 2 == 0:
+        segments[-2:] = [f"{segments[-2]} {segments[-1]}"]
+    for number, segment in enumerate(segments):
+        if number % 2:
+            if phrase := words(fold(segment)):
+                yield Unit(tuple(phrase), is_phrase=True)
+            continue
+        for piece in fold(segment).split():
+            yield from _parse_piece(piece, literals)
+
+
+def _parse_piece(piece: str, literals: list[tuple[str, ...]]) -> Iterator[Unit]:
+    found = words(piece)
+    parts = _trimmed(piece).split("-")
+    if len(parts) >= 2 and parts == found:
+        yield Unit(tuple(parts), is_phrase=True)
+        return
+    if len(found) >= 2:
+        literals.append(tuple(found))
+    for word in found:
+        yield Unit((word,), is_phrase=False)
+
+
+def _trimmed(piece: str) -> str:
+    start, end = 0, len(piece)
+    while start < end and not _holds(piece[start]):
+        start += 1
+    while end > start and not _holds(piece[end - 1]):
+        end -= 1
+    return piece[start:end]
+
+
+def _holds(character: str) -> bool:
+    return character == "-" or is_word_character(character)
+
+
+def _without_stopwords(units: list[Unit]) -> tuple[list[Unit], set[str]]:
+    """Function words go, unless nothing else is left."""
+    kept = [unit for unit in units if unit.is_phrase or unit.words[0] not in STOPWORDS]
+    if not kept:
+        return units, set()
+    return kept, {unit.display for unit in units} - {unit.display for unit in kept}

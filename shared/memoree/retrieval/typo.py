@@ -1,0 +1,217 @@
+"""The typo channel: guessed spellings for words that no visible row has (§2.3, with identifiers kept adjacent).
+
+It runs only when nothing matched the query exactly. A word is compared with the vocabulary of the index, which costs
+the more the larger that is; so the vocabulary is read once per state of the store, words of the query that matched
+somewhere are taken as spelled right, and every step is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from math import ceil, floor, prod
+from threading import Lock
+from typing import Any
+
+import apsw
+from rapidfuzz import process
+from rapidfuzz.distance import Levenshtein
+
+from memoree.retrieval.candidates import (
+    ARTIFACT_COLUMNS,
+    BODY_COLUMNS,
+    CLAIM_COLUMNS,
+    TITLE_COLUMNS,
+    Candidate,
+    EntityType,
+    Row,
+    TypoMatch,
+    artifact_rows,
+    claim_rows,
+    closeness,
+)
+from memoree.retrieval.expression import Expression, spellings
+from memoree.retrieval.query import Query, Unit
+from memoree.retrieval.text import split_runs
+
+WORD_CHARS_MIN = 3
+WORD_CHARS_MAX = 48
+SIMILARITY_ONE_WORD = 0.80
+SIMILARITY = 0.72
+GUESSES_PER_WORD_MAX = 16
+GUESSES_PER_PHRASE_WORD_MAX = 4
+GUESSES_PER_PHRASE_MAX = 32
+WORDS_GUESSED_MAX = 8
+TERMS_MAX = 500_000
+VOCABULARIES_KEPT = 8
+
+_TERMS: Mapping[EntityType, str] = {
+    "artifact": "SELECT term FROM artifact_vocabulary LIMIT ?",
+    "claim": "SELECT term FROM claim_vocabulary LIMIT ?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    words: tuple[str, ...]
+    similarity: float
+
+
+class Vocabulary:
+    """The terms of one index, by length in characters."""
+
+    def __init__(self, terms: Sequence[str]) -> None:
+        self._by_length: dict[int, list[str]] = {}
+        for term in terms:
+            if WORD_CHARS_MIN <= len(term) <= WORD_CHARS_MAX:
+                self._by_length.setdefault(len(term), []).append(term)
+
+    def guesses(self, word: str, threshold: float, count_max: int) -> list[Guess]:
+        """The most similar terms, best first: similarity is 1 - edit distance / longer length."""
+        found: list[Guess] = []
+        for length in range(ceil(len(word) * threshold), floor(len(word) / threshold) + 1):
+            matches = process.extract(
+                word,
+                self._by_length.get(length, ()),
+                scorer=Levenshtein.normalized_similarity,
+                score_cutoff=threshold,
+                limit=None,
+            )
+            found.extend(Guess((term,), similarity) for term, similarity, _ in matches)
+        found.sort(key=lambda guess: (-guess.similarity, guess.words))
+        return found[:count_max]
+
+
+class VocabularyCache:
+    """The newest vocabularies read, each valid for one state of one database file."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[str, EntityType], tuple[tuple[int, int], Vocabulary]] = OrderedDict()
+
+    def read(self, db: apsw.Connection, entity_type: EntityType, state: tuple[int, int]) -> Vocabulary:
+        """`state` is (history, commit_seq). A private in-memory database has no name and is not kept."""
+        key = (db.filename, entity_type)
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and kept[0] == state:
+                self._kept.move_to_end(key)
+                return kept[1]
+        vocabulary = Vocabulary([str(term) for (term,) in db.execute(_TERMS[entity_type], (TERMS_MAX,))])
+        if db.filename:
+            with self._lock:
+                self._kept[key] = (state, vocabulary)
+                while len(self._kept) > VOCABULARIES_KEPT:
+                    self._kept.popitem(last=False)
+        return vocabulary
+
+
+_vocabularies = VocabularyCache()
+
+
+def add_typo_matches(
+    db: apsw.Connection,
+    query: Query,
+    entity_type: EntityType,
+    pool: list[Candidate],
+    *,
+    scope: Mapping[str, Any],
+    window: int,
+    state: tuple[int, int],
+) -> None:
+    """Judge the pool's candidates of this type by guessed spellings too, and add those that only these find."""
+    seen = 0
+    known = {candidate.revision_row: candidate for candidate in pool if candidate.entity_type == entity_type}
+    for member in known.values():
+        seen |= member.units
+    expression = _guessed_expression(db, query, entity_type, seen, state)
+    if expression is None:
+        return
+    read_rows = claim_rows if entity_type == "claim" else artifact_rows
+    for row in read_rows(db, expression.match, scope, window):
+        found = _judged(query, entity_type, expression, row, seen)
+        if (candidate := known.get(row.revision_row)) is None:
+            pool.append(found)
+            continue
+        if found.typo is not None and found.typo.units.bit_count() > candidate.units.bit_count():
+            candidate.chunk_row = found.chunk_row
+        candidate.typo = found.typo
+
+
+def _guessed_expression(
+    db: apsw.Connection, query: Query, entity_type: EntityType, seen: int, state: tuple[int, int]
+) -> Expression | None:
+    """Rows with at least one guess, judged by all units; `None` when there is nothing to guess."""
+    unseen = [number for number in range(len(query.units)) if not seen >> number & 1][:WORDS_GUESSED_MAX]
+    guessable = [number for number in unseen if _words_to_guess(query.units[number])]
+    if not guessable:
+        return None
+    vocabulary = _vocabularies.read(db, entity_type, state)
+    one_word = sum(len(unit.words) for unit in query.units) == 1
+    threshold = SIMILARITY_ONE_WORD if one_word else SIMILARITY
+    guesses = {number: _guesses(query.units[number], vocabulary, threshold) for number in guessable}
+    expression = Expression()
+    # A row must have a guess, and may have anything else: FTS5 reports only phrases that the expression names.
+    for number, unit in enumerate(query.units):
+        options = [(guess.words, guess.similarity) for guess in guesses.get(number, ())]
+        exact = [(spelled, 1.0) for spelled in spellings(unit)] if seen >> number & 1 else []
+        alternatives, match = expression.add(exact or options)
+        expression.units.append(alternatives)
+        expression.unit_matches.append(match)
+    required = [expression.unit_matches[number] for number in guessable if expression.unit_matches[number]]
+    if not required:
+        return None
+    optional = [match for match in expression.unit_matches if match]
+    # The optional part stands first: its phrases keep their numbers, and repeats of the required ones come after.
+    expression.match = f"({' OR '.join(optional)}) AND ({' OR '.join(required)})"
+    return expression
+
+
+def _words_to_guess(unit: Unit) -> list[str]:
+    """Words of letters only: an identifier with another digit is another identifier, not a misspelled one."""
+    return [word for word in unit.words if _may_be_misspelled(word)]
+
+
+def _may_be_misspelled(word: str) -> bool:
+    if not WORD_CHARS_MIN <= len(word) <= WORD_CHARS_MAX or not word.isalpha():
+        return False
+    return not any(is_run for _, is_run in split_runs(word))
+
+
+def _guesses(unit: Unit, vocabulary: Vocabulary, threshold: float) -> list[Guess]:
+    """Guesses for a word; for a phrase, its words guessed in place, so that it stays adjacent and in order."""
+    if len(unit.words) == 1:
+        return vocabulary.guesses(unit.words[0], threshold, GUESSES_PER_WORD_MAX)
+    guessable = frozenset(_words_to_guess(unit))
+    places = [
+        vocabulary.guesses(word, threshold, GUESSES_PER_PHRASE_WORD_MAX) if word in guessable else [Guess((word,), 1.0)]
+        for word in unit.words
+    ]
+    combined = [
+        Guess(sum((guess.words for guess in choice), ()), prod(guess.similarity for guess in choice))
+        for choice in islice(product(*places), GUESSES_PER_PHRASE_MAX)
+    ]
+    return sorted(combined, key=lambda guess: (-guess.similarity, guess.words))
+
+
+def _judged(query: Query, entity_type: EntityType, expression: Expression, row: Row, seen: int) -> Candidate:
+    mask = CLAIM_COLUMNS if entity_type == "claim" else ARTIFACT_COLUMNS
+    similarities = expression.similarities(row.columns, mask)
+    units = expression.matched(row.columns, mask).units
+    chunk_row = None
+    if entity_type == "artifact":
+        title = closeness(expression.matched(row.columns, TITLE_COLUMNS).units, query.phrase_mask)
+        body = closeness(expression.matched(row.columns, BODY_COLUMNS).units, query.phrase_mask)
+        chunk_row = row.fts_row if body > title else None
+    return Candidate(
+        entity_type=entity_type,
+        revision_row=row.revision_row,
+        commit_seq=row.commit_seq,
+        lexical_score=0.0,
+        units=units & seen,
+        literals=0,
+        chunk_row=chunk_row,
+        typo=TypoMatch(units, sum(similarities) / len(similarities)),
+    )

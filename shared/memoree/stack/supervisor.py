@@ -1,0 +1,210 @@
+"""`memoree up`: one host's whole stack as supervised children of one process.
+
+SeaweedFS first, proved to keep its promises; then the writer with its Litestream child, and the api processes on
+one shared listening socket. Stopping settles the writer and then kills SeaweedFS, whose clean stop takes 16 s and
+saves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from memoree.errors import Code, MemoreeError
+from memoree.objects.s3 import S3Store
+from memoree.objects.selftest import prove_store
+from memoree.stack.instance import Instance
+from memoree.stack.keeper import RESTART_SECONDS_MAX, Keeper
+from memoree.stack.options import UpOptions
+from memoree.stack.ports import LOOPBACK
+from memoree.stack.seaweedfs import SeaweedServer
+from memoree.stack.tokens import ensure_tokens_file
+
+READY_SECONDS_MAX = 30.0
+READY_POLL_SECONDS = 0.05
+API_STOP_SECONDS = 1.5
+WRITER_STOP_SECONDS = 3.0
+LISTEN_BACKLOG = 1024
+
+Say = Callable[[str], None]
+Announce = Callable[[Mapping[str, Any]], None]
+
+
+class Stopped(Exception):
+    """A signal asked to stop before everything was started."""
+
+
+class Supervisor:
+    """One run of `memoree up`. `say` gets progress for a person, `announce` the URLs, once."""
+
+    def __init__(self, options: UpOptions, say: Say, announce: Announce) -> None:
+        self._options = options
+        self._say = say
+        self._announce = announce
+        self._data = options.data_dir.absolute()
+        self._store = SeaweedServer(self._data / "seaweedfs")
+        self._tokens_file = options.tokens_file or self._data / "tokens.json"
+        self._stopping = asyncio.Event()
+        self._writer: Keeper | None = None
+        self._apis: list[Keeper] = []
+        self._sockets: list[socket.socket] = []
+
+    async def run(self) -> None:
+        """Until SIGINT or SIGTERM. Raises `CONFIG_ERROR` when something cannot start."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        with Instance.hold(self._data) as instance:
+            try:
+                await self._start(instance)
+                await self._supervise_store()
+            except Stopped:
+                pass
+            finally:
+                await self._stop()
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    async def _start(self, instance: Instance) -> None:
+        if self._options.tokens_file is None:
+            ensure_tokens_file(self._tokens_file)
+        main_socket = self._bind(self._options.port)
+        metrics_sockets = [
+            self._bind(self._options.metrics_port + number if self._options.metrics_port else 0)
+            for number in range(self._options.api_processes)
+        ]
+        self._say("starting SeaweedFS")
+        await self._unless_stopped(self._store.start())
+        self._say("proving the store: create-only writes, compare-and-swap, a canary")
+        await self._unless_stopped(self._prove_store())
+        self._say("starting the writer")
+        self._writer = self._keep("supervised-writer", [])
+        for number, metrics in enumerate(metrics_sockets):
+            self._say(f"starting api process {number + 1} of {len(metrics_sockets)}")
+            self._apis.append(self._keep("api", [main_socket, metrics]))
+        await self._unless_stopped(self._until_live(main_socket))
+        state = self._state(main_socket, metrics_sockets)
+        instance.publish(state)
+        self._announce(state)
+        self._say(f"ready; the token is in {self._tokens_file}")
+
+    async def _prove_store(self) -> None:
+        async with S3Store(self._store.settings) as store:
+            await prove_store(store)
+
+    def _keep(self, name: str, sockets: list[socket.socket]) -> Keeper:
+        descriptors = [each.fileno() for each in sockets]
+        return Keeper(
+            name,
+            [sys.executable, "-m", "memoree.stack.processes", name, *map(str, descriptors)],
+            environment=self._environment(),
+            directory=self._data,
+            log_path=self._data / f"{name}.log",
+            say=self._say,
+            pass_fds=descriptors,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """This process's own, and where everything is. Secrets travel here and in 0600 files, nowhere else."""
+        store = self._store.settings
+        assert store.endpoint_url is not None and store.access_key_id is not None
+        assert store.secret_access_key is not None
+        settings = {
+            "MEMOREE_BUCKET": store.bucket,
+            "MEMOREE_ENDPOINT_URL": store.endpoint_url,
+            "MEMOREE_REGION": store.region,
+            "MEMOREE_ACCESS_KEY_ID": store.access_key_id,
+            "MEMOREE_SECRET_ACCESS_KEY": store.secret_access_key,
+            "MEMOREE_QUEUE_URL": f"sqlite://{self._data / 'queue.sqlite3'}",
+            "MEMOREE_RUNTIME_DIR": str(self._data / "runtime"),
+            "MEMOREE_BLOB_STORE_NAME": "seaweedfs",
+            "MEMOREE_TOKENS_FILE": str(self._tokens_file),
+            "MEMOREE_API_PROCESSES": str(self._options.api_processes),
+        }
+        if self._options.rate_per_second is not None:
+            settings["MEMOREE_RATE_PER_SECOND"] = str(self._options.rate_per_second)
+        if self._options.rate_burst is not None:
+            settings["MEMOREE_RATE_BURST"] = str(self._options.rate_burst)
+        return {**os.environ, **settings, **self._options.overrides}
+
+    def _bind(self, port: int) -> socket.socket:
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._sockets.append(bound)
+        try:
+            bound.bind((LOOPBACK, port))
+        except OSError as error:
+            raise MemoreeError(Code.CONFIG_ERROR, f"port {port} cannot be used: {error.strerror}") from error
+        bound.listen(LISTEN_BACKLOG)
+        return bound
+
+    async def _until_live(self, main_socket: socket.socket) -> None:
+        """An api process answers. A first start of everything takes some seconds."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            for _ in range(round(READY_SECONDS_MAX / READY_POLL_SECONDS)):
+                with suppress(httpx.TransportError):
+                    answer = await client.get(f"{_url(main_socket)}/livez", timeout=READY_SECONDS_MAX)
+                    if answer.status_code == httpx.codes.OK:
+                        return
+                await asyncio.sleep(READY_POLL_SECONDS)
+        lines = "".join(f"\n    {line}" for api in self._apis for line in api.last_lines)
+        raise MemoreeError(Code.CONFIG_ERROR, f"no api process answered within {READY_SECONDS_MAX:g} s{lines}")
+
+    def _state(self, main_socket: socket.socket, metrics_sockets: list[socket.socket]) -> dict[str, Any]:
+        return {
+            "url": _url(main_socket),
+            "metrics_urls": [f"{_url(each)}/metrics" for each in metrics_sockets],
+            "s3_url": self._store.settings.endpoint_url,
+            "bucket": self._store.bucket,
+            "data_dir": str(self._data),
+            "tokens_file": str(self._tokens_file),
+            "pid": os.getpid(),
+        }
+
+    # --- running and stopping -----------------------------------------------------------------------------------
+
+    async def _supervise_store(self) -> None:
+        """The store is restarted like every other child; writers and readers wait for it meanwhile."""
+        pause = 0.0
+        while not self._stopping.is_set():
+            await self._unless_stopped(self._store.wait())
+            self._say(f"SeaweedFS ended; starting it again in {pause:.1f} s")
+            await self._store.kill()
+            await self._unless_stopped(asyncio.sleep(pause))
+            pause = min(pause * 2 + 0.2, RESTART_SECONDS_MAX)
+            await self._unless_stopped(self._store.start())
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do the work, unless the signal to stop comes first. Raises `Stopped`."""
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise Stopped
+            working.result()
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+    async def _stop(self) -> None:
+        self._say("stopping")
+        await asyncio.gather(*(api.stop(API_STOP_SECONDS) for api in self._apis))
+        if self._writer is not None:
+            await self._writer.stop(WRITER_STOP_SECONDS)
+        await self._store.kill()
+        for each in self._sockets:
+            each.close()
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{host}:{port}"
