@@ -97,11 +97,15 @@ def prepare_data_dir(data_dir: Path) -> None:
 
 def open_regular_file(path: Path) -> BinaryIO:
     """Open for reading, without waiting for the other end of a pipe. Raises `OSError`, also for what is no file."""
-    file = path.open("rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    file: BinaryIO = open(path, "rb", opener=_without_waiting)  # noqa: PTH123, SIM115 - Path.open() has no opener
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()
     raise OSError(errno.EINVAL, "not a regular file")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _runtime_dir(environ: Mapping[str, str], home: Path | None, data_dir: Path) -> Path:

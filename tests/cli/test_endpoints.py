@@ -119,8 +119,18 @@ def test_a_refusal_before_reading_gets_the_id_of_the_request(shell: Shell) -> No
 
 @pytest.mark.parametrize(
     "address",
-    ["ftp://host", "localhost:80", "http://", "unix://", "unix:relative", "tcp://127.0.0.1:1", "http://h:99999"]
-    + ["http://user:secret@host", "http://host/?q=1", "unix://" + "s" * 108],
+    [
+        "ftp://host",
+        "localhost:80",
+        "http://",
+        "http://h:99999",
+        "http://host/?q=1",
+        "http://user:secret@host",
+        "tcp://127.0.0.1:1",
+        "unix://",
+        "unix:relative",
+        "unix://" + "s" * 108,
+    ],
 )
 def test_an_address_of_another_kind_is_a_configuration_error(shell: Shell, address: str) -> None:
     error = shell.call("doctor", None, "--endpoint", address).refused("CONFIG_ERROR", 2)

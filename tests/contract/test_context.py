@@ -149,7 +149,8 @@ def test_the_largest_set_of_pins_is_accepted_and_echoed(door: Door, bench: Workb
 
 
 def test_a_context_that_is_no_object_is_malformed(door: Door) -> None:
-    for value in ("wsp_lab", [], 1, True):
+    values: list[Any] = ["wsp_lab", [], 1, True]
+    for value in values:
         answer = door.call("doctor", context=value)
         assert answer["error"]["code"] == "INVALID_REQUEST"
         assert answer["request_id"] == "req_transport"

@@ -136,7 +136,7 @@ def test_a_future_claim_is_hidden_unless_history_is_asked_for(bench: Workbench, 
 @pytest.mark.proves("machine-149")
 def test_a_window_includes_its_start_and_excludes_its_end(bench: Workbench, clock: ManualClock) -> None:
     start = clock.advance(hours=1)
-    window = {"valid_from": instant(clock)}
+    window: Json = {"valid_from": instant(clock)}
     clock.advance(hours=1)
     window["valid_until"] = instant(clock)
     clock.now = start

@@ -119,7 +119,7 @@ def object_branch(root: Any, schema: Any, instance: Any) -> Any:
 
 def fits(root: Any, branch: Any, instance: Any) -> bool:
     resolved = object_branch(root, branch, instance)
-    wanted = {dict: "object", list: "array"}.get(type(instance))
+    wanted = "object" if isinstance(instance, dict) else "array"
     if resolved.get("type") != wanted:
         return False
     tag = resolved.get("properties", {}).get("type", {})

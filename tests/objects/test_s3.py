@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 import time_machine
-from aiobotocore.httpsession import AIOHTTPSession
 
 from memoree.objects import (
     ClockSkew,
@@ -229,27 +228,6 @@ def test_a_proxy_from_the_environment_is_not_asked_for_loopback(monkeypatch: pyt
     async def run() -> None:
         async with ScriptedServer([OK]) as server, S3Store(server.settings) as store:
             assert await store.put("key", b"body", if_absent=True) == '"etag"'
-
-    asyncio.run(run())
-
-
-def test_one_client_serves_many_requests_over_few_connections(
-    seaweedfs: S3Settings, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sessions: list[object] = []
-    original = AIOHTTPSession.__aenter__
-
-    async def counting(self: AIOHTTPSession) -> AIOHTTPSession:
-        sessions.append(self)
-        return await original(self)
-
-    monkeypatch.setattr(AIOHTTPSession, "__aenter__", counting)
-
-    async def run() -> None:
-        async with S3Store(seaweedfs) as store:
-            await asyncio.gather(*(store.put(f"{prefix}{number}", b"body") for number in range(100)))
-            await asyncio.gather(*(store.get(f"{prefix}{number}") for number in range(100)))
-        assert len(sessions) == 2
 
     asyncio.run(run())
 

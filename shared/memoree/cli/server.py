@@ -122,14 +122,9 @@ def worker() -> None:
 @worker.command()
 def writer() -> int:
     """Apply queued writes until stopped; configured by MEMOREE_ variables."""
-    import asyncio
+    from memoree.cli.working import work_as_writer
 
-    from memoree.cli.serving import stack_settings
-    from memoree.stack.processes import configure_logging, run_writer
-
-    configure_logging()
-    asyncio.run(run_writer(stack_settings(), unleased=False))
-    return 0
+    return work_as_writer()
 
 
 def _stack_dir(data_dir: Path | None) -> Path:

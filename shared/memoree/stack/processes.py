@@ -12,11 +12,16 @@ import os
 import signal
 import sys
 
-from memoree.assembly import writer_worker
+from memoree.assembly import replicated_service, writer_worker
 from memoree.errors import MemoreeError
+from memoree.http.app import create_app
+from memoree.http.server import HttpServer, inherited
+from memoree.http.settings import HttpSettings
 from memoree.settings import StackSettings
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+DRAIN_SECONDS = 1
+"""The whole stack stops within five seconds; a client whose answer is cut off retries with the same key."""
 QUIET_LOGGERS = ("botocore", "aiobotocore", "httpx", "httpcore")
 
 
@@ -28,6 +33,15 @@ async def run_writer(settings: StackSettings, *, unleased: bool) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with writer_worker(settings, unleased=unleased) as worker:
         await worker.run(stop)
+
+
+def run_api(settings: StackSettings, listening_fd: int, metrics_fd: int) -> None:
+    """Serve on inherited sockets until SIGTERM or SIGINT, then drain. Raises `CONFIG_ERROR`."""
+    http_settings = HttpSettings.from_environment(os.environ, tokens_required=True)
+    app = create_app(lambda: replicated_service(settings, authorization=True), http_settings)
+    HttpServer(
+        app, inherited(listening_fd), metrics_listener=inherited(metrics_fd), drain_seconds=DRAIN_SECONDS
+    ).run()
 
 
 def configure_logging() -> None:
@@ -42,6 +56,8 @@ def main(argv: list[str]) -> int:
         match argv:
             case ["writer" | "supervised-writer" as role]:
                 asyncio.run(run_writer(StackSettings(), unleased=role == "supervised-writer"))
+            case ["api", listening, metrics]:
+                run_api(StackSettings(), int(listening), int(metrics))
             case _:
                 sys.stderr.write(f"{__doc__}\n")
                 return 2

@@ -1,0 +1,85 @@
+"""What the commands of `server` start: the embedded store behind HTTP or a socket, and settings for the stack."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from memoree.assembly import HTTP_CONNECTIONS_MAX, embedded_facts, embedded_service
+from memoree.embedded import LOCAL_TENANT, EmbeddedService
+from memoree.errors import Code, MemoreeError, shown
+from memoree.http.app import create_app
+from memoree.http.logs import log_to_stderr
+from memoree.http.server import HttpServer, listen, refuse_open_door
+from memoree.http.settings import HttpSettings
+from memoree.http.socket import FramedServer
+
+SETTINGS_PREFIX = "MEMOREE_"
+
+
+def serve_http(data_dir: Path, *, host: str, port: int, tokens_file: Path | None) -> int:
+    """Until SIGTERM or SIGINT. Raises `CONFIG_ERROR`, among others for another address than loopback without tokens;
+    the store is opened after that is settled."""
+    log_to_stderr()
+    settings = HttpSettings.from_environment(os.environ, only_tenant=LOCAL_TENANT)
+    if tokens_file is not None:
+        settings = replace(settings, tokens_file=tokens_file)
+    with listen(host, port) as listener:
+        refuse_open_door(listener, settings)
+        service = _service(data_dir, settings)
+        try:
+            HttpServer(create_app(service, settings), listener).run()
+        finally:
+            service.close_sync()
+    return 0
+
+
+def serve_socket(data_dir: Path, path: Path) -> int:
+    """Until SIGTERM or SIGINT. Raises `CONFIG_ERROR`, and `TRANSPORT_ERROR` when another server owns the socket."""
+    log_to_stderr()
+    service = embedded_service(data_dir, facts=embedded_facts(running=True, lifecycle_owner="external"))
+    try:
+        asyncio.run(_serve_frames(service, path.absolute()))
+    finally:
+        service.close_sync()
+    return 0
+
+
+async def _serve_frames(service: EmbeddedService, path: Path) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with FramedServer(service, path):
+        sys.stderr.write(f"LISTENING_ON {path}\n")
+        sys.stderr.flush()
+        await stop.wait()
+
+
+def _service(data_dir: Path, settings: HttpSettings) -> EmbeddedService:
+    facts = embedded_facts(running=True, lifecycle_owner="external")
+    behind_http = replace(facts, connections_max=HTTP_CONNECTIONS_MAX, authorization=settings.tokens_file is not None)
+    return embedded_service(data_dir, facts=behind_http)
+
+
+def read_settings(path: Path) -> Mapping[str, str]:
+    """`MEMOREE_NAME=VALUE` lines, blank lines and `#` comments. Raises `CONFIG_ERROR` for any other line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MemoreeError(Code.CONFIG_ERROR, f"the settings file {path} cannot be read: {error}") from error
+    settings = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip().startswith(SETTINGS_PREFIX):
+            raise MemoreeError(
+                Code.CONFIG_ERROR, f"{path}, line {number}: {shown(line)} is not {SETTINGS_PREFIX}NAME=VALUE"
+            )
+        settings[name.strip()] = value.strip()
+    return settings
