@@ -65,18 +65,28 @@ def running_seaweedfs(directory: Path, *, bucket: str = "memoree") -> Iterator[S
         yield server.settings
 
 
-_shared: S3Settings | None = None
+_shared: SeaweedServer | None = None
+
+
+def _shared_server(request: pytest.FixtureRequest, directories: pytest.TempPathFactory) -> SeaweedServer:
+    global _shared
+    if _shared is None:
+        running = contextlib.ExitStack()
+        _shared = running.enter_context(running_server(directories.mktemp("seaweedfs")))
+        request.session.addfinalizer(running.close)
+    return _shared
 
 
 @pytest.fixture(scope="session")
 def seaweedfs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> S3Settings:
-    """The test process's own SeaweedFS. Several folders may import this fixture and share one server."""
-    global _shared
-    if _shared is None:
-        running = contextlib.ExitStack()
-        _shared = running.enter_context(running_seaweedfs(tmp_path_factory.mktemp("seaweedfs")))
-        request.session.addfinalizer(running.close)
-    return _shared
+    """What to connect with to the test process's own server, which all importing folders share."""
+    return _shared_server(request, tmp_path_factory).settings
+
+
+@pytest.fixture(scope="session")
+def seaweed_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SeaweedServer:
+    """That server itself. Do not stop it."""
+    return _shared_server(request, tmp_path_factory)
 
 
 def unique_prefix() -> str:

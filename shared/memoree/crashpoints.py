@@ -1,7 +1,8 @@
 """Named places where a fault test may end the process: at once, as a power cut would.
 
 Active only under the test setting `MEMOREE_TEST_CRASH_AT=name` or `name:n` (the n-th time it is reached); then
-`MEMOREE_TEST_CRASH_MARK`, if set, names a file that says the point was reached.
+`MEMOREE_TEST_CRASH_MARK`, if set, names a file that says the point was reached, `MEMOREE_TEST_CRASH_SUBJECT` narrows
+the point to one subject, and `MEMOREE_TEST_CRASH_SIGNAL=SIGSTOP` freezes the process there instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 POINTS = (
     "received",
     "staged",
+    "applying",
     "applied",
     "synced",
     "head_put",
@@ -28,11 +30,13 @@ POINTS = (
 
 _wanted, _, _count = os.environ.get("MEMOREE_TEST_CRASH_AT", "").partition(":")
 _left = int(_count or 1)
+_subject = os.environ.get("MEMOREE_TEST_CRASH_SUBJECT")
+_signal = signal.Signals[os.environ.get("MEMOREE_TEST_CRASH_SIGNAL", "SIGKILL")]
 
 
-def reach(point: str) -> None:
-    """End the process if the test setting asks for it here."""
-    if point != _wanted:
+def reach(point: str, subject: str | None = None) -> None:
+    """End the process if the test setting asks for it here. `subject` is what the step is done to."""
+    if point != _wanted or (_subject is not None and subject != _subject):
         return
     assert point in POINTS, f"{point} is not a named crash point"
     global _left
@@ -41,4 +45,4 @@ def reach(point: str) -> None:
         return
     if mark := os.environ.get("MEMOREE_TEST_CRASH_MARK"):
         Path(mark).write_text(point)
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), _signal)

@@ -97,7 +97,7 @@ def prepare_data_dir(data_dir: Path) -> None:
 
 def open_regular_file(path: Path) -> BinaryIO:
     """Open for reading, without waiting for the other end of a pipe. Raises `OSError`, also for what is no file."""
-    file: BinaryIO = open(path, "rb", opener=_without_waiting)  # noqa: PTH123, SIM115 - Path.open() has no opener
+    file: BinaryIO = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - Path.open() has no opener
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     file.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -201,3 +202,17 @@ def test_a_reader_that_leaves_early_is_no_error_message(shell: Shell) -> None:
     process.stderr.close()
     assert process.wait(60) == 1
     assert errors == b""
+
+
+def test_a_full_disk_behind_the_output_is_said_on_stderr(shell: Shell) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [PROGRAM, "call"],
+            input=encoded(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=shell.cwd,
+            env=shell.environment,
+        )
+    assert done.returncode == 1
+    assert b"could not be printed" in done.stderr and b"Traceback" not in done.stderr

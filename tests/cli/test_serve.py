@@ -63,6 +63,12 @@ def test_the_store_is_served_at_a_private_socket(project: Shell, tmp_path: Path)
     assert not path.exists()
 
 
+def test_the_socket_has_a_place_of_its_own(project: Shell) -> None:
+    with serving(project, "--socket") as address:
+        assert address == str(project.home / "run" / "memoree.sock")
+        assert stat.S_IMODE((project.home / "run").stat().st_mode) == 0o700
+
+
 def test_tokens_are_asked_for_when_they_are_configured(project: Shell, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.json"
     tokens.write_text(json.dumps({"open-sesame": {"tenant": "local", "scopes": ["recall"]}}))
@@ -77,7 +83,7 @@ def test_tokens_are_asked_for_when_they_are_configured(project: Shell, tmp_path:
 
 def test_no_open_door_leaves_this_machine(project: Shell) -> None:
     project.run("serve", "--host", "0.0.0.0", "--port", "0").refused("CONFIG_ERROR", 2)
-    assert not (project.home / "data" / "memoree.sqlite3").exists()
+    assert not project.home.exists()
 
 
 def test_a_writer_without_a_deployment_says_what_is_missing(shell: Shell) -> None:

@@ -93,6 +93,13 @@ REPORTED_BOUNDS = (
     ReportedBound("max_feedback_items", 100, "feedback.list"),
 )
 
+ARTIFACT_RECORD = {
+    "artifact_id", "revision_id", "revision_number", "kind", "title", "media_type", "blob_hash", "size_bytes",
+    "status", "context", "provenance", "created_at", "revision_created_at", "revision_commit_seq",
+}  # fmt: skip
+ARTIFACT_ACKNOWLEDGEMENT = ARTIFACT_RECORD | {"commit_seq", "created"}
+"""Members of an artifact record that are always present, §4.0.3, and of an acknowledgement, §4.0.5."""
+
 SPECIMEN_IDS = {
     "artifact_id": "art_SPECIMEN", "artifact_revision": "arev_SPECIMEN",
     "claim_id": "clm_SPECIMEN", "claim_revision": "crev_SPECIMEN",

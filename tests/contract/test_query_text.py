@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from .workbench import Workbench
@@ -110,6 +112,25 @@ def test_the_exact_identifier_is_first_among_lookalikes(bench: Workbench, kind: 
         store(text)
     for query in (identifier, f"what about {identifier}?", f'"{identifier}"'):
         assert bench.found(query, recency={"enabled": False})[:1] == [wanted], query
+
+
+@pytest.mark.fault_class(31)
+@pytest.mark.parametrize("kind", IDENTIFIERS)
+def test_the_exact_identifier_is_first_whatever_the_rest_of_the_store_holds(bench: Workbench, kind: str) -> None:
+    """Word frequencies elsewhere in the store shift every BM25 score; the literal match must not depend on them."""
+    identifier, lookalikes = IDENTIFIERS[kind]
+    sentence = "The note of that day mentions {} and nothing else of interest."
+    first, *_, last = re.findall(r"\w+", identifier)
+    lookalikes = [*lookalikes, *(f"{identifier[:3]} {text}" for text in lookalikes)]
+    wanted = bench.put(sentence.format(identifier), title="untitled")["artifact_id"]
+    for text in lookalikes:
+        bench.put(sentence.format(text), title="untitled")
+    elsewhere = {"context": bench.door.here(project_id="prj_crowd")}
+    for crowd in (last, first):
+        assert bench.found(identifier, recency={"enabled": False})[:1] == [wanted]
+        for number in range(60 if crowd == last else 240):
+            bench.put(f"{crowd} {number}{number}", title="untitled", how=elsewhere)
+    assert bench.found(identifier, recency={"enabled": False})[:1] == [wanted]
 
 
 CJK = {

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from http_support import Caller, Scripted, Tenants, local_store, serving, write_tokens
 
 from memoree.embedded import EmbeddedService
 from memoree.http.app import create_app
 from memoree.http.settings import HttpSettings
-
-from http_support import Caller, Scripted, Tenants, local_store, serving, write_tokens
 
 ALL = ["recall", "ingest", "forget", "inbox", "admin"]
 TOKENS: dict[str, Any] = {

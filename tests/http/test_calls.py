@@ -7,14 +7,13 @@ import logging
 
 import httpx
 import pytest
+from http_support import Caller, Scripted, envelope, note
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError
 from memoree.ids import new_attempt_id
 from memoree.operations.view import index_not_ready
 from memoree.service import OperationStatus, Reply, Request, refusal
-
-from http_support import Caller, Scripted, envelope, note
 
 
 def test_a_write_is_answered_with_its_envelope_and_the_commit_it_was_seen_at(caller: Caller) -> None:

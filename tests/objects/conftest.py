@@ -9,9 +9,9 @@ import pytest
 from memoree.objects import ObjectStore
 from memoree.objects.filesystem import FilesystemStore
 from memoree.objects.s3 import S3Settings, S3Store
-from stack_support import seaweedfs, unique_prefix
+from stack_support import seaweed_server, seaweedfs, unique_prefix
 
-__all__ = ["prefix", "seaweedfs", "stores"]
+__all__ = ["prefix", "seaweed_server", "seaweedfs", "stores"]
 
 Stores = Callable[[], AbstractAsyncContextManager[ObjectStore]]
 

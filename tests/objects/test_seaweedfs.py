@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 import signal
@@ -9,13 +10,11 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import orjson
 import pytest
-from stack_support import running_server
 
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectStoreError, StoreUnavailable
@@ -25,17 +24,17 @@ from memoree.stack import ports as ports_module
 from memoree.stack import seaweedfs as module
 from memoree.stack.child import BoundedLog
 from memoree.stack.ports import GRPC_OFFSET, LOOPBACK, PORT_MAX, are_free, free_ports
-from memoree.stack.seaweedfs import SeaweedServer
+from memoree.stack.seaweedfs import Ports, SeaweedServer
 
 pytestmark = pytest.mark.stack
 
 DEADLINE_SECONDS = 30.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServer]:
-    with running_server(tmp_path_factory.mktemp("server"), bucket="evidence") as started:
-        yield started
+@pytest.fixture
+def server(seaweed_server: SeaweedServer) -> SeaweedServer:
+    """The one that the whole test process shares: look, but do not stop it."""
+    return seaweed_server
 
 
 def weed_process(directory: Path) -> int:
@@ -84,6 +83,7 @@ def test_it_gets_nothing_of_our_environment_and_does_not_phone_home(server: Seaw
     pid = weed_process(server.directory)
     environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     names = {entry.split(b"=")[0] for entry in environment if entry}
+    names.discard(b"LC_CTYPE")  # added by the interpreter that runs the launcher
     assert names == {b"PATH", b"HOME", b"WEED_MASTER_VOLUME_GROWTH_COPY_1"}
     assert b"-master.telemetry=false" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
@@ -91,7 +91,7 @@ def test_it_gets_nothing_of_our_environment_and_does_not_phone_home(server: Seaw
 def test_every_write_is_synced_to_disk(server: SeaweedServer) -> None:
     answer = httpx.get(f"http://{LOOPBACK}:{server.ports.filer}/etc/seaweedfs/filer.conf", trust_env=False).json()
     [rule] = answer["locations"]
-    assert (rule["locationPrefix"], rule["fsync"]) == ("/buckets/evidence", True)
+    assert (rule["locationPrefix"], rule["fsync"]) == (f"/buckets/{server.bucket}", True)
 
 
 def test_keys_are_random_and_for_this_user_only(server: SeaweedServer) -> None:
@@ -145,7 +145,7 @@ def test_a_fifth_bucket_still_finds_a_volume(server: SeaweedServer) -> None:
 
 def test_one_directory_has_one_server(server: SeaweedServer) -> None:
     with pytest.raises(MemoreeError, match="another process runs SeaweedFS") as raised:
-        asyncio.run(SeaweedServer(server.directory, bucket="evidence").start())
+        asyncio.run(SeaweedServer(server.directory).start())
     assert raised.value.code is Code.CONFIG_ERROR
     assert server.is_alive
 
@@ -153,45 +153,68 @@ def test_one_directory_has_one_server(server: SeaweedServer) -> None:
 def test_acknowledged_objects_survive_kill_9_and_a_change_of_ports(tmp_path: Path) -> None:
     async def run() -> None:
         server = SeaweedServer(tmp_path)
-        acknowledged: dict[str, str] = {}
         try:
             await server.start()
             first = server.ports
-            async with S3Store(server.settings) as store:
-
-                async def write(number: int) -> None:
-                    key = f"tenants/local/{number}"
-                    try:
-                        acknowledged[key] = await store.put(key, os.urandom(5_000))
-                    except StoreUnavailable:
-                        return
-
-                writes = [asyncio.create_task(write(number)) for number in range(300)]
-                while len(acknowledged) < 50:
-                    await asyncio.sleep(0.001)
-                os.kill(weed_process(tmp_path), signal.SIGKILL)
-                await asyncio.gather(*writes)
+            acknowledged = await write_until_killed(server)
             assert await asyncio.wait_for(server.wait(), DEADLINE_SECONDS) == 128 + signal.SIGKILL
             await server.kill()
 
             with socket.create_server((LOOPBACK, first.master)):
                 await server.start()
                 assert server.ports.master != first.master
-                async with S3Store(server.settings) as store:
-                    found = {info.key: info.etag async for info in store.list("tenants/local/")}
-                    assert acknowledged.items() <= found.items()
-                    for key in acknowledged:
-                        stored = await store.get(key)
-                        assert stored is not None
-                        assert len(stored.body) == 5_000
-                    await store.put("tenants/local/after", b"body")
+                await read_back(server, acknowledged)
             await server.stop()
             assert are_free(server.ports.all())
-            assert not list(Path("/tmp").glob(f"seaweedfs-*{server.ports.s3}.sock"))
         finally:
             await server.kill()
 
     asyncio.run(run())
+
+
+async def write_until_killed(server: SeaweedServer) -> dict[str, str]:
+    """Key → ETag of every write that the server acknowledged before SIGKILL."""
+    acknowledged: dict[str, str] = {}
+    enough = asyncio.Event()
+
+    async def write(store: S3Store, number: int) -> None:
+        key = f"tenants/local/{number}"
+        try:
+            acknowledged[key] = await store.put(key, os.urandom(5_000), if_absent=True)
+        except StoreUnavailable:
+            return
+        if len(acknowledged) == 50:
+            enough.set()
+
+    async with S3Store(server.settings) as store:
+        writes = [asyncio.create_task(write(store, number)) for number in range(300)]
+        await asyncio.wait_for(enough.wait(), DEADLINE_SECONDS)
+        os.kill(weed_process(server.directory), signal.SIGKILL)
+        await asyncio.gather(*writes)
+    return acknowledged
+
+
+async def read_back(server: SeaweedServer, acknowledged: dict[str, str]) -> None:
+    async with S3Store(server.settings) as store:
+        found = {info.key: info.etag async for info in store.list("tenants/local/")}
+        assert acknowledged.items() <= found.items()
+        for key, etag in acknowledged.items():
+            stored = await store.get(key)
+            assert stored is not None
+            assert f'"{hashlib.md5(stored.body).hexdigest()}"' == etag
+        await store.put("tenants/local/after", b"body")
+
+
+def test_a_killed_server_leaves_no_sockets_in_the_temporary_directory(tmp_path: Path) -> None:
+    ports = Ports(*free_ports(4))
+    paths = [Path("/tmp", f"seaweedfs-s3-{ports.s3}.sock")]
+    paths += [Path("/tmp", f"seaweedfs-filer-grpc-{ports.filer + GRPC_OFFSET}.sock")]
+    for path in paths:
+        path.touch()
+    server = SeaweedServer(tmp_path)
+    server._ports = ports
+    asyncio.run(server.kill())
+    assert not [path for path in paths if path.exists()]
 
 
 PARENT = """

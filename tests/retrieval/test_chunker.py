@@ -8,7 +8,19 @@ from memoree.limits import CHUNK_BYTES_MAX
 from memoree.retrieval.chunker import Span, chunks
 
 LINES = st.sampled_from(
-    ["", "# Überschrift", "```", "~~~", "word " * 40, "é" * 700, "今日は成語しりとりをした。" * 60, "👩🏽‍💻", "z" * 5000, " \t", "\r"]
+    [
+        "",
+        "# Überschrift",
+        "```",
+        "~~~",
+        "word " * 40,
+        "é" * 700,
+        "今日は成語しりとりをした。" * 60,
+        "👩🏽‍💻",
+        "z" * 5000,
+        " \t",
+        "\r",
+    ]
 )
 BODIES = st.one_of(st.text(), st.lists(st.one_of(LINES, st.text(max_size=80))).map("\n".join))
 

@@ -44,8 +44,17 @@ def _uninterrupted(run: Callable[[Invocation], int], invocation: Invocation) -> 
         return INTERRUPTED_STATUS
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter must not trip over it again when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         return 1
+    except OSError as error:
+        # Not even the failure could be printed: a full disk behind a redirected standard output.
+        sys.stderr.write(f"memoree: the outcome could not be printed: {error}\n")
+        _silence_stdout()
+        return 1
+
+
+def _silence_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def plain_call(arguments: Sequence[str]) -> Invocation | None:

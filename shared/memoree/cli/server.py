@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def _data_dir_option(help_: str) -> Callable[[Function], Function]:
-    return click.option("--data-dir", type=click.Path(path_type=Path), metavar="DIR", help=help_)
+    return click.option("--data", "--data-dir", "data_dir", type=click.Path(path_type=Path), metavar="DIR", help=help_)
 
 
 _stack_dir_option = _data_dir_option(
@@ -31,22 +31,28 @@ _stack_dir_option = _data_dir_option(
 @_data_dir_option("The store.  [env: MEMOREE_DATA_DIR]")
 @click.option("--host", default=HOST_DEFAULT, show_default=True, help="Other than loopback only with --tokens.")
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT_DEFAULT, show_default=True, help="0: any free one.")
-@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help="Framed transport on a Unix socket.")
+@click.option(
+    "--socket",
+    is_flag=False,
+    flag_value="",
+    metavar="[PATH]",
+    help="Framed transport on a Unix socket instead.  [env: MEMOREE_SOCKET; default path: run/memoree.sock]",
+)
 @click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="Tokens file; without one, no login.")
-def serve(data_dir: Path | None, host: str, port: int, socket: Path | None, tokens: Path | None) -> int:
+def serve(data_dir: Path | None, host: str, port: int, socket: str | None, tokens: Path | None) -> int:
     """Serve the store in the data directory over HTTP, or over a Unix socket.
 
     The socket is private to this user. Runs until it is interrupted.
     """
     from memoree.cli.serving import serve_http, serve_socket
-    from memoree.paths import discover, prepare_data_dir
+    from memoree.paths import discover
 
     if socket is not None and tokens is not None:
         raise click.UsageError("--tokens is for HTTP; the socket belongs to one user")
-    store = data_dir or discover().data_dir
-    prepare_data_dir(store)
+    paths = discover()
+    store = data_dir or paths.data_dir
     if socket is not None:
-        return serve_socket(store, socket)
+        return serve_socket(store, Path(socket) if socket else paths.socket)
     return serve_http(store, host=host, port=port, tokens_file=tokens)
 
 

@@ -18,6 +18,8 @@ from memoree.http.logs import log_to_stderr
 from memoree.http.server import HttpServer, listen, refuse_open_door
 from memoree.http.settings import HttpSettings
 from memoree.http.socket import FramedServer
+from memoree.limits import UNIX_CONNECTIONS_MAX
+from memoree.paths import prepare_data_dir
 
 SETTINGS_PREFIX = "MEMOREE_"
 
@@ -31,7 +33,8 @@ def serve_http(data_dir: Path, *, host: str, port: int, tokens_file: Path | None
         settings = replace(settings, tokens_file=tokens_file)
     with listen(host, port) as listener:
         refuse_open_door(listener, settings)
-        service = _service(data_dir, settings)
+        authorization = settings.tokens_file is not None
+        service = _open(data_dir, connections_max=HTTP_CONNECTIONS_MAX, authorization=authorization)
         try:
             HttpServer(create_app(service, settings), listener).run()
         finally:
@@ -42,7 +45,7 @@ def serve_http(data_dir: Path, *, host: str, port: int, tokens_file: Path | None
 def serve_socket(data_dir: Path, path: Path) -> int:
     """Until SIGTERM or SIGINT. Raises `CONFIG_ERROR`, and `TRANSPORT_ERROR` when another server owns the socket."""
     log_to_stderr()
-    service = embedded_service(data_dir, facts=embedded_facts(running=True, lifecycle_owner="external"))
+    service = _open(data_dir, connections_max=UNIX_CONNECTIONS_MAX, authorization=False)
     try:
         asyncio.run(_serve_frames(service, path.absolute()))
     finally:
@@ -60,10 +63,12 @@ async def _serve_frames(service: EmbeddedService, path: Path) -> None:
         await stop.wait()
 
 
-def _service(data_dir: Path, settings: HttpSettings) -> EmbeddedService:
+def _open(data_dir: Path, *, connections_max: int, authorization: bool) -> EmbeddedService:
+    prepare_data_dir(data_dir)
     facts = embedded_facts(running=True, lifecycle_owner="external")
-    behind_http = replace(facts, connections_max=HTTP_CONNECTIONS_MAX, authorization=settings.tokens_file is not None)
-    return embedded_service(data_dir, facts=behind_http)
+    return embedded_service(
+        data_dir, facts=replace(facts, connections_max=connections_max, authorization=authorization)
+    )
 
 
 def read_settings(path: Path) -> Mapping[str, str]:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from memoree.client.request import Endpoint
 from memoree.errors import Code, MemoreeError, shown
 
-ENDPOINT_VARIABLE = "MEMOREE_ENDPOINT"
 TOKEN_VARIABLE = "MEMOREE_TOKEN"  # noqa: S105 - the name of the variable
 TOKEN_FILE_BYTES_MAX = 8192
 

@@ -109,7 +109,7 @@ class Tokens:
         self._monotonic = monotonic
         self._version: tuple[int, ...] | None = None
         self._table = _Table(fault="not read yet")
-        self._looked_at = -RELOAD_SECONDS
+        self._looked_at = monotonic()
         self._look()
 
     def authenticate(self, scope: Scope) -> Principal:
@@ -146,8 +146,9 @@ class Tokens:
                 return
             self._table, self._version = self._read(), version
         except (OSError, MemoreeError, ValueError) as error:
-            self._table, self._version = _Table(fault=_fault(error)), None
-            log.error("the tokens file opens no door: %s", self._table.fault)
+            known, self._table, self._version = self._table.fault, _Table(fault=_fault(error)), None
+            if self._table.fault != known:
+                log.error("the tokens file opens no door: %s", self._table.fault)
 
     def _read(self) -> _Table:
         with self._path.open("rb") as file:

@@ -77,7 +77,8 @@ class TypoMatch:
 
 @dataclass(slots=True)
 class Candidate:
-    """A revision that matches. `units` and `literals` have one bit per unit and literal of the query;
+    """A revision that matches. `units` and `literals` have one bit per unit and literal of the query, `literals` for
+    those whose words stand together and `written_literals` for those that stand there with their punctuation.
     `chunk_row` is the chunk that shows the match, `None` for a claim and for a match of the title."""
 
     entity_type: EntityType
@@ -88,6 +89,7 @@ class Candidate:
     literals: int
     chunk_row: int | None = None
     typo: TypoMatch | None = None
+    written_literals: int = field(default=0, init=False)
     fusion_score: float = field(default=0.0, init=False)
 
 

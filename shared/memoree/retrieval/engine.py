@@ -10,6 +10,7 @@ import apsw
 
 from memoree.retrieval.candidates import Candidate, artifact_candidates, claim_candidates, prepare
 from memoree.retrieval.expression import expression_of
+from memoree.retrieval.literals import confirm_literals
 from memoree.retrieval.qualify import fused, is_exact, is_qualified
 from memoree.retrieval.query import Query
 from memoree.retrieval.typo import add_typo_matches
@@ -37,6 +38,7 @@ def find(db: apsw.Connection, query: Query, scope: Mapping[str, Any], *, limit: 
     window = WINDOW_PER_HIT * (limit + 1)
     pool = claim_candidates(db, expression, scope, window)
     pool += artifact_candidates(db, expression, scope, window, query.phrase_mask)
+    confirm_literals(db, query, pool)
     if not any(is_exact(query, candidate) for candidate in pool):
         for entity_type in ("claim", "artifact"):
             add_typo_matches(db, query, entity_type, pool, scope=scope, window=window, state=state)

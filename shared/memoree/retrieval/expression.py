@@ -88,7 +88,7 @@ def expression_of(query: Query) -> Expression:
         expression.unit_matches.append(match)
     literal_matches = []
     for literal in query.literals:
-        alternatives, match = expression.add([(literal, 1.0)])
+        alternatives, match = expression.add([(literal.words, 1.0)])
         expression.literals.append(alternatives)
         literal_matches.append(match)
     expression.match = " OR ".join(filter(None, (*expression.unit_matches, *literal_matches)))

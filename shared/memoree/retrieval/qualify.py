@@ -84,7 +84,7 @@ def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:
     """The pool in relevance order. A commit makes at most one revision, so the order is total."""
     lexical = sorted(
         (candidate for candidate in pool if candidate.units),
-        key=lambda c: (-c.literals.bit_count(), -c.lexical_score, -c.commit_seq),
+        key=lambda c: (-c.written_literals.bit_count(), -c.literals.bit_count(), -c.lexical_score, -c.commit_seq),
     )
     for rank, candidate in enumerate(lexical, start=1):
         candidate.fusion_score = _reciprocal(_LEXICAL_WEIGHT, rank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from memoree import limits
 from memoree.errors import invalid
@@ -31,18 +32,24 @@ class Unit:
         return " ".join(self.words)
 
 
+class Literal(NamedTuple):
+    """A piece with punctuation inside, as it was written (folded), and its words."""
+
+    text: str
+    words: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One text has one `Query`, compared by identity.
 
-    `literals` are words that stood together around punctuation (`38.101`): a text that has them together too is
-    the better match, but need not have them so. The masks have one bit per unit: all of them, the phrases.
+    `literals` only order matches. The masks have one bit per unit: all of them, the phrases.
     """
 
     units: tuple[Unit, ...]
     dropped_stopwords: tuple[str, ...]
     required_matches: int
-    literals: tuple[tuple[str, ...], ...]
+    literals: tuple[Literal, ...]
     all_mask: int
     phrase_mask: int
 
@@ -56,7 +63,7 @@ def analyze(text: str) -> Query:
     """Raises `INVALID_REQUEST` over 8192 bytes, without any word, or over 48 words."""
     if (size := len(text.encode())) > limits.QUERY_BYTES_MAX:
         invalid(f"input.query: must be at most {limits.QUERY_BYTES_MAX} bytes, got {size}")
-    literals: list[tuple[str, ...]] = []
+    literals: list[Literal] = []
     parsed = list(_parse(text, literals))
     if not parsed:
         invalid("input.query: must contain at least one word (letters, digits or `_`)")
@@ -79,7 +86,7 @@ def required_matches(unit_count: int) -> int:
     return unit_count if unit_count <= 2 else max(2, -(-2 * unit_count // 5))
 
 
-def _parse(text: str, literals: list[tuple[str, ...]]) -> Iterator[Unit]:
+def _parse(text: str, literals: list[Literal]) -> Iterator[Unit]:
     segments = text.split('"')
     if len(segments) % 2 == 0:
         segments[-2:] = [f"{segments[-2]} {segments[-1]}"]
@@ -92,14 +99,14 @@ def _parse(text: str, literals: list[tuple[str, ...]]) -> Iterator[Unit]:
             yield from _parse_piece(piece, literals)
 
 
-def _parse_piece(piece: str, literals: list[tuple[str, ...]]) -> Iterator[Unit]:
-    found = words(piece)
-    parts = _trimmed(piece).split("-")
-    if len(parts) >= 2 and parts == found:
-        yield Unit(tuple(parts), is_phrase=True)
-        return
+def _parse_piece(piece: str, literals: list[Literal]) -> Iterator[Unit]:
+    found = tuple(words(piece))
+    trimmed = _trimmed(piece)
     if len(found) >= 2:
-        literals.append(tuple(found))
+        literals.append(Literal(trimmed.strip("-"), found))
+        if tuple(trimmed.split("-")) == found:
+            yield Unit(found, is_phrase=True)
+            return
     for word in found:
         yield Unit((word,), is_phrase=False)
 

@@ -67,6 +67,11 @@ class Child:
     def is_alive(self) -> bool:
         return self._process.returncode is None
 
+    @property
+    def pid(self) -> int:
+        """The launcher, which leads the program's process group."""
+        return self._process.pid
+
     async def wait(self) -> int:
         """Until the program ended and its last output was read; its exit status (128 + n for signal n)."""
         status = await self._process.wait()

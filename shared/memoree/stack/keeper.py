@@ -27,17 +27,25 @@ class Keeper:
         directory: Path,
         log_path: Path,
         say: Callable[[str], None],
+        started: Callable[[], None],
         pass_fds: Sequence[int] = (),
     ) -> None:
+        """`started` is called after every start; `pid` is new then."""
         self.name = name
         self._argv = argv
         self._environment = environment
         self._directory = directory
         self._log_path = log_path
         self._say = say
+        self._started = started
         self._pass_fds = pass_fds
         self._child: Child | None = None
         self._keeping = asyncio.create_task(self._keep())
+
+    @property
+    def pid(self) -> int | None:
+        """The leader of the child's process group; `None` while there is none."""
+        return self._child.pid if self._child is not None and self._child.is_alive else None
 
     @property
     def last_lines(self) -> list[str]:
@@ -62,6 +70,7 @@ class Keeper:
                 log_path=self._log_path,
                 pass_fds=self._pass_fds,
             )
+            self._started()
             status = await self._child.wait()
             if time.monotonic() - began > STABLE_SECONDS:
                 pause = RESTART_SECONDS_MIN

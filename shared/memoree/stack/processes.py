@@ -39,9 +39,7 @@ def run_api(settings: StackSettings, listening_fd: int, metrics_fd: int) -> None
     """Serve on inherited sockets until SIGTERM or SIGINT, then drain. Raises `CONFIG_ERROR`."""
     http_settings = HttpSettings.from_environment(os.environ, tokens_required=True)
     app = create_app(lambda: replicated_service(settings, authorization=True), http_settings)
-    HttpServer(
-        app, inherited(listening_fd), metrics_listener=inherited(metrics_fd), drain_seconds=DRAIN_SECONDS
-    ).run()
+    HttpServer(app, inherited(listening_fd), metrics_listener=inherited(metrics_fd), drain_seconds=DRAIN_SECONDS).run()
 
 
 def configure_logging() -> None:

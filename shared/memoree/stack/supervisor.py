@@ -56,14 +56,16 @@ class Supervisor:
         self._writer: Keeper | None = None
         self._apis: list[Keeper] = []
         self._sockets: list[socket.socket] = []
+        self._instance: Instance
+        self._state: dict[str, Any] = {}
 
     async def run(self) -> None:
         """Until SIGINT or SIGTERM. Raises `CONFIG_ERROR` when something cannot start."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        with Instance.hold(self._data) as instance:
+        with Instance.hold(self._data) as self._instance:
             try:
-                await self._start(instance)
+                await self._start()
                 await self._supervise_store()
             except Stopped:
                 pass
@@ -72,7 +74,7 @@ class Supervisor:
 
     # --- starting -----------------------------------------------------------------------------------------------
 
-    async def _start(self, instance: Instance) -> None:
+    async def _start(self) -> None:
         if self._options.tokens_file is None:
             ensure_tokens_file(self._tokens_file)
         main_socket = self._bind(self._options.port)
@@ -90,9 +92,9 @@ class Supervisor:
             self._say(f"starting api process {number + 1} of {len(metrics_sockets)}")
             self._apis.append(self._keep("api", [main_socket, metrics]))
         await self._unless_stopped(self._until_live(main_socket))
-        state = self._state(main_socket, metrics_sockets)
-        instance.publish(state)
-        self._announce(state)
+        self._state = self._whereabouts(main_socket, metrics_sockets)
+        self._publish()
+        self._announce(self._state)
         self._say(f"ready; the token is in {self._tokens_file}")
 
     async def _prove_store(self) -> None:
@@ -108,6 +110,7 @@ class Supervisor:
             directory=self._data,
             log_path=self._data / f"{name}.log",
             say=self._say,
+            started=self._publish,
             pass_fds=descriptors,
         )
 
@@ -157,7 +160,15 @@ class Supervisor:
         lines = "".join(f"\n    {line}" for api in self._apis for line in api.last_lines)
         raise MemoreeError(Code.CONFIG_ERROR, f"no api process answered within {READY_SECONDS_MAX:g} s{lines}")
 
-    def _state(self, main_socket: socket.socket, metrics_sockets: list[socket.socket]) -> dict[str, Any]:
+    def _publish(self) -> None:
+        """Tell `status` where everything is, once everything is there; the children change as they are restarted."""
+        if not self._state:
+            return
+        keepers = [*([self._writer] if self._writer is not None else []), *self._apis]
+        children = [{"name": keeper.name, "pid": keeper.pid} for keeper in keepers]
+        self._instance.publish({**self._state, "children": children})
+
+    def _whereabouts(self, main_socket: socket.socket, metrics_sockets: list[socket.socket]) -> dict[str, Any]:
         return {
             "url": _url(main_socket),
             "metrics_urls": [f"{_url(each)}/metrics" for each in metrics_sockets],

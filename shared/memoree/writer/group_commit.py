@@ -17,6 +17,7 @@ import orjson
 from memoree import clock, ids, limits
 from memoree.clock import Clock
 from memoree.command import Command
+from memoree.crashpoints import reach
 from memoree.database import attempts, integrity, meta
 from memoree.database.attempts import Attempt
 from memoree.database.connection import one
@@ -104,6 +105,7 @@ class GroupCommitter:
             sum=integrity.Sum(counters.integrity),
         )
         self.db.execute("SAVEPOINT command")
+        reach("applying", command.call.idempotency_key)
         try:
             success = decide(tx, command.call)
         except MemoreeError as error:

@@ -1,0 +1,50 @@
+"""The documentation of the command line is what the program says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = ROOT / "scripts" / "docs_help.py"
+DOCUMENT = ROOT / "docs" / "cli.md"
+
+
+def check(*arguments: str | Path) -> int:
+    done = subprocess.run([sys.executable, TOOL, *arguments], capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr
+    return done.returncode
+
+
+def test_every_command_is_documented_as_it_is() -> None:
+    assert check("--check") == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "changed"),
+    [
+        ("<!-- help: memoree artifact put -->", "<!-- help: memoree artifact putt -->"),
+        ("--idempotency-key KEY", "--key KEY"),
+    ],
+)
+def test_a_missing_command_and_a_changed_option_are_noticed(tmp_path: Path, written: str, changed: str) -> None:
+    copy = tmp_path / "cli.md"
+    original = DOCUMENT.read_text()
+    assert written in original
+    copy.write_text(original.replace(written, changed))
+    assert check("--check", copy) == 1
+    assert check(copy) == 0
+    assert check("--check", copy) == 0
+
+
+def test_every_variable_of_the_client_is_documented() -> None:
+    from memoree.cli import invocation, wrapper
+    from memoree.client import endpoint
+    from memoree.context import CONTEXT_VARIABLE
+
+    names = [CONTEXT_VARIABLE, endpoint.TOKEN_VARIABLE, wrapper.ACTOR_VARIABLE]
+    for name in [*names, invocation.ENDPOINT_VARIABLE, "MEMOREE_HOME", "MEMOREE_DATA_DIR"]:
+        assert f"`{name}`" in DOCUMENT.read_text()
