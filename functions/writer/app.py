@@ -9,4 +9,4 @@ from memoree.stack.processes import configure_logging, run_writer
 
 if __name__ == "__main__":
     configure_logging()
-    asyncio.run(run_writer(StackSettings(), unleased=False))
+    asyncio.run(run_writer(StackSettings(), supervised=False))

@@ -74,7 +74,7 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
         stack.callback(executor.shutdown)
         environment = ReaderEnvironment(
             store=store,
-            replica_target=_replica_target(settings),
+            replica_target=replica_target(settings),
             directory=directory,
             facts=_replicated_facts(settings, authorization=authorization),
             executor=executor,
@@ -86,8 +86,8 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
 
 
 @asynccontextmanager
-async def writer_worker(settings: StackSettings, *, unleased: bool = False) -> AsyncIterator[WriterWorker]:
-    """The writer process. `unleased`: the caller knows that the last writer of this deployment is dead."""
+async def writer_worker(settings: StackSettings, *, supervised: bool = False) -> AsyncIterator[WriterWorker]:
+    """The writer process. `supervised`: see `WriterWorker`."""
     from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
     from memoree.writer.environment import WriterEnvironment, WriterTimings
@@ -103,7 +103,7 @@ async def writer_worker(settings: StackSettings, *, unleased: bool = False) -> A
         stack.callback(executor.shutdown)
         environment = WriterEnvironment(
             store=store,
-            replica_target=_replica_target(settings),
+            replica_target=replica_target(settings),
             directory=directory,
             facts=_replicated_facts(settings, authorization=True),
             executor=executor,
@@ -116,7 +116,7 @@ async def writer_worker(settings: StackSettings, *, unleased: bool = False) -> A
             ),
             litestream=_litestream_settings(settings),
         )
-        yield WriterWorker(environment, queue, unleased=unleased)
+        yield WriterWorker(environment, queue, supervised=supervised)
 
 
 def _replicated_facts(settings: StackSettings, *, authorization: bool) -> ServiceFacts:
@@ -146,7 +146,7 @@ def _secret(settings: StackSettings) -> str | None:
     return settings.secret_access_key.get_secret_value() if settings.secret_access_key is not None else None
 
 
-def _replica_target(settings: StackSettings) -> Callable[[str], ReplicaTarget]:
+def replica_target(settings: StackSettings) -> Callable[[str], ReplicaTarget]:
     from memoree.replication.litestream import Credentials, ReplicaTarget
 
     secret = _secret(settings)

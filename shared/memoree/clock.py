@@ -17,6 +17,8 @@ _RFC3339 = re.compile(
     re.ASCII,  # digits of other scripts would break the text order of stored instants
 )
 _HLC_COUNTER_BITS = 16
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def utc_now() -> datetime:
@@ -65,8 +67,8 @@ def from_stored(stored_text: str) -> datetime:
 
 
 def milliseconds(instant: datetime) -> int:
-    """Milliseconds since the epoch."""
-    return int(instant.timestamp() * 1000)
+    """Whole milliseconds since the epoch. In integers: the way through a float loses one now and then."""
+    return (instant - _EPOCH) // _MILLISECOND
 
 
 def next_hlc(previous: int, now_ms: int) -> int:
@@ -80,4 +82,4 @@ def hlc_milliseconds(hlc: int) -> int:
 
 
 def hlc_instant(hlc: int) -> datetime:
-    return datetime.fromtimestamp(hlc_milliseconds(hlc) / 1000, UTC)
+    return _EPOCH + hlc_milliseconds(hlc) * _MILLISECOND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -13,6 +14,12 @@ from memoree.errors import Code, MemoreeError, invalid, shown
 
 PROTOCOL_VERSION = 1
 REQUEST_ID_UNREADABLE = "req_transport"
+
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**64 - 1
+_INTEGER_DIGITS_MAX = 20
+_LONG_DIGIT_RUN = b"0" * 19
+"""Fewer digits always fit into 64 bits."""
+_DIGITS_ONLY = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else ord(" ") for byte in range(256))
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -64,11 +71,22 @@ class Envelope(WireModel):
 
 
 def load_json(body: bytes) -> Any:
-    """One JSON document, or `INVALID_REQUEST`: bad UTF-8, lone surrogates, NaN and absurd nesting included."""
+    """One JSON document, or `INVALID_REQUEST`: bad UTF-8, lone surrogates, NaN and absurd nesting included, and
+    integers beyond 64 bits, which would silently lose digits."""
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        document = orjson.loads(body)
+        if _LONG_DIGIT_RUN in body.translate(_DIGITS_ONLY):
+            json.loads(body, parse_int=_checked_integer)
+    except (orjson.JSONDecodeError, RecursionError) as error:
         invalid(f"the request is not valid JSON: {error}")
+    return document
+
+
+def _checked_integer(digits: str) -> int:
+    """A number without fraction or exponent, by the slow parser that sees every digit of it."""
+    if len(digits.removeprefix("-")) > _INTEGER_DIGITS_MAX or not _INTEGER_MIN <= int(digits) <= _INTEGER_MAX:
+        invalid(f"the integer {shown(digits)} does not fit into 64 bits")
+    return int(digits)
 
 
 def decode_envelope(body: bytes) -> Envelope:

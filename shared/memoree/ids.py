@@ -20,7 +20,7 @@ _ATTEMPT = re.compile(r"att_[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 def new_ulid(at_ms: int | None = None) -> str:
     """26 characters of Crockford base 32; `at_ms` is milliseconds since the epoch, the host's clock if absent."""
-    return str(ULID.from_timestamp(at_ms / 1000 if at_ms is not None else time.time()))
+    return str(ULID.from_timestamp(at_ms if at_ms is not None else time.time()))
 
 
 def new_id(prefix: str, at_ms: int | None = None) -> str:
@@ -37,4 +37,4 @@ def is_attempt_id(text: str) -> bool:
 
 def attempt_time_ms(attempt_id: AttemptId) -> int:
     """When the attempt was made, in milliseconds since the epoch, by the clock of the api that made it."""
-    return int(ULID.from_str(attempt_id.removeprefix("att_")).timestamp * 1000)
+    return ULID.from_str(attempt_id.removeprefix("att_")).milliseconds

@@ -19,12 +19,13 @@ CLAIM_TYPES = ("fact", "decision", "constraint", "preference", "procedure", "obs
 CONTEXT = {"workspace_id": "wsp_bench", "project_id": "prj_bench"}
 
 SOURCES = 100
-SOURCE_BYTES = 4096
+SOURCE_BYTES = 1024
 SPAN_BYTES = 96
 
-_ONSETS = "b bl br c d dr f fl g gr h j k l m n p pr qu r s st t tr v w z".split()
-_NUCLEI = "a ai au e ea i io o ou u".split()
-_CODAS = "l m n nd p r rk st t x".split()
+_ONSETS = ("b", "bl", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pr", "qu", "r", "s", "st",
+    "t", "tr", "v", "w", "z")  # fmt: skip
+_NUCLEI = ("a", "ai", "au", "e", "ea", "i", "io", "o", "ou", "u")
+_CODAS = ("l", "m", "n", "nd", "p", "r", "rk", "st", "t", "x")
 
 
 @dataclass(frozen=True, slots=True)

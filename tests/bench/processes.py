@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MIB = 1024 * 1024
-LAUNCHER = "memoree.replication.launcher"
+LAUNCHER = "launcher.py --watch"
 """Children run under it; it holds a few megabytes and is not what is asked about."""
 
 

@@ -40,9 +40,7 @@ def generated() -> str:
     ranks = {word: rank for rank, word in enumerate(vocabulary())}
     chooser = random.Random(SEED + 3)
     claims = [statement.text.lower().rstrip(".").split() for statement in statements(CLAIMS_ASKED_ABOUT)]
-    lines = [
-        f"{band}\t{query}\n" for band in BANDS for query in _of_band(BANDS[band], claims, ranks, chooser)
-    ]
+    lines = [f"{band}\t{query}\n" for band in BANDS for query in _of_band(BANDS[band], claims, ranks, chooser)]
     return "".join(lines)
 
 

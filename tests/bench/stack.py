@@ -7,7 +7,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -62,10 +61,10 @@ class Stack:
         listeners = [_listener(), _listener()]
         descriptors = [listener.fileno() for listener in listeners]
         with (self.data_dir / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "memoree.stack.processes", "api", *map(str, descriptors)],
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "memoree.stack.processes", "api", *map(str, descriptors)),
                 env=self._environment(self.data_dir / name),
-                stdin=subprocess.DEVNULL,
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 pass_fds=descriptors,
@@ -74,7 +73,7 @@ class Stack:
             yield "http://{}:{}".format(*listeners[0].getsockname()[:2])
         finally:
             process.kill()
-            process.wait(STOP_SECONDS_MAX)
+            await process.wait()
             for listener in listeners:
                 listener.close()
 

@@ -180,9 +180,12 @@ def test_nested_provenance_is_kept_or_refused(door: Door, shape: str, depth: int
         "1E5",
     ],
 )
-def test_numbers_in_provenance_are_kept_as_64_bit_integers_or_doubles(door: Door, number: str) -> None:
+def test_numbers_in_provenance_are_kept_exactly_and_larger_integers_refused(door: Door, number: str) -> None:
     put = {"kind": "k", "title": "t", "content": {"type": "text", "data": "x"}, "provenance": {"p": "@"}}
     request = json.dumps(door.envelope("artifact.put", put)).replace('"@"', number)
-    kept = door.send(request.encode())["result"]["provenance"]["p"]
-    exact = json.loads(number)
-    assert kept == (exact if -(2**63) <= exact < 2**64 else float(number))
+    answer = door.send(request.encode())
+    sent = json.loads(number)
+    if isinstance(sent, int) and not -(2**63) <= sent < 2**64:
+        assert answer["error"]["code"] == "INVALID_REQUEST"
+    else:
+        assert answer["result"]["provenance"]["p"] == sent

@@ -19,8 +19,14 @@ import orjson
 from blake3 import blake3
 
 from faults.site import Acknowledged, Site
+from faults.watch import Watch
 from memoree.binaries import find_binary
 
+_CITED = """
+    SELECT r.body, r.blob_hash, e.start_byte, e.end_byte FROM claims c
+    JOIN claim_evidence e ON e.claim_revision_row = c.head_row
+    JOIN artifact_revisions r ON r.row_id = e.artifact_revision_row WHERE c.claim_id = ?
+"""
 _LTX = re.compile(r"/(\d{4})/([0-9a-f]{16})-([0-9a-f]{16})\.ltx$")
 
 
@@ -39,8 +45,8 @@ class Checker:
             aws_secret_access_key=site.s3.secret_access_key,
         )
 
-    def check(self, acknowledged: Sequence[Acknowledged]) -> None:
-        """W1 to W7 over everything that is covered now."""
+    def check(self, acknowledged: Sequence[Acknowledged], watch: Watch | None = None) -> None:
+        """W1 to W7 over everything that is covered now, and over what a watch saw on the way."""
         mine = [written for written in acknowledged if written.tenant == self.tenant]
         head = self.head()
         db = self.restored(head)
@@ -50,7 +56,9 @@ class Checker:
             self._ledger(head)
             self._blobs(db)
             self._nobody_else(db, [written for written in acknowledged if written.tenant != self.tenant])
-            self._spans(db)
+            self._spans(db, mine)
+            if watch is not None:
+                self._shown(db, watch)
         finally:
             db.close()
 
@@ -114,7 +122,8 @@ class Checker:
         clocks = [row[0] for row in db.execute("SELECT hlc FROM events ORDER BY commit_seq")]
         assert clocks == sorted(set(clocks)), "W2: the logical clock went back"
         batch, commit_seq, epoch = next(iter(db.execute("SELECT batch, commit_seq, epoch FROM meta")))
-        assert commit_seq == len(numbers)
+        assert commit_seq == len(numbers), "W2: commits without an event"
+        assert next(iter(db.execute("PRAGMA integrity_check"))) == ("ok",)
         assert (batch, commit_seq) >= (head["batch"], head["commit_seq"]), "W3: head covers more than there is"
         assert epoch == int(head["prefix"][4:12]), "W3: head's prefix holds another epoch"
 
@@ -147,11 +156,22 @@ class Checker:
         attempts = [row[0] for row in db.execute("SELECT statement FROM claim_revisions")]
         assert not set(attempts) & {written.statement for written in foreign}, "W6: a statement of another tenant"
 
-    def _spans(self, db: apsw.Connection) -> None:
-        """W7: what a claim cites still lies inside the revision it cites."""
-        rows = db.execute(
-            "SELECT e.start_byte, e.end_byte, r.size_bytes FROM claim_evidence e "
-            "JOIN artifact_revisions r ON r.row_id = e.artifact_revision_row WHERE e.start_byte IS NOT NULL"
-        )
-        for start, end, size in rows:
-            assert 0 <= start < end <= size, "W7: a span outside its revision"
+    def _spans(self, db: apsw.Connection, acknowledged: Sequence[Acknowledged]) -> None:
+        """W7: what a claim cited is what it cites now."""
+        for written in acknowledged:
+            if written.citation is not None:
+                rows = list(db.execute(_CITED, (written.claim_id,)))
+                assert [self._quoted(row) for row in rows] == [written.citation.quoted], f"W7: {written.key}"
+
+    def _quoted(self, row: tuple[Any, ...]) -> bytes:
+        body, digest, start, end = row
+        if body is None:
+            name = digest.hex()
+            body = self._get(f"blobs/b3/{name[:2]}/{name}")
+        quoted: bytes = body[start:end]
+        return quoted
+
+    def _shown(self, db: apsw.Connection, watch: Watch) -> None:
+        """W3: every state that was ever shown is a past of the one there is now."""
+        events = dict(db.execute("SELECT commit_seq, event_id FROM events"))
+        assert watch.shown.items() <= events.items(), "W3: a state was shown that did not last"

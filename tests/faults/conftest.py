@@ -3,11 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from stack_support import seaweedfs  # noqa: F401 - a fixture
 
-from faults.site import Site
+from faults.site import FrozenStore, Site
 from memoree.objects.s3 import S3Settings
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,23 +28,50 @@ from memoree.settings import StackSettings
 QUICK = {
     "lease_ttl_seconds": 3.0,
     "lease_renew_seconds": 1.0,
-    "visibility_seconds": 3.0,
+    "visibility_seconds": 2.0,
     "sync_timeout_seconds": 2,
 }
 """Intervals short enough for a test to wait for, in the proportions of the defaults."""
 WRITE_SECONDS_MAX = 60.0
+THINKING_SECONDS = 0.02
+CITED_EVERY = 7
 CONTEXT = {"workspace_id": "wsp_faults", "project_id": "prj_faults"}
+
+
+WRITER = Path(__file__).with_name("writer_process.py")
+CITED_BYTES = 20 * 1024
+"""More than what lives in a row: a cited text is a blob."""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Bytes of a revision that a claim cites, as they were when it did."""
+
+    artifact_id: str
+    revision_id: str
+    start: int
+    end: int
+    quoted: bytes
+
+    def locator(self) -> dict[str, Any]:
+        return {
+            "artifact_id": self.artifact_id,
+            "revision_id": self.revision_id,
+            "start_byte": self.start,
+            "end_byte": self.end,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A write the service said is durable."""
+    """A claim the service said is durable."""
 
     tenant: str
     key: str
     statement: str
     claim_id: str
     commit_seq: int
+    citation: Citation | None = None
 
 
 @dataclass(slots=True)
@@ -75,18 +102,38 @@ class Site:
 
     @contextlib.contextmanager
     def writer(
-        self, *, crash_at: str | None = None, leased: bool = True, environment: Mapping[str, str] | None = None
+        self,
+        *,
+        crash_at: str | None = None,
+        freeze_at: str | None = None,
+        subject: str | None = None,
+        leased: bool = False,
+        endpoint_url: str | None = None,
+        clock_offset_seconds: float | None = None,
+        checkpoint_seconds: float | None = None,
+        **overrides: Any,
     ) -> Iterator[Writer]:
-        """A writer process; killed on leaving if it still runs."""
-        values = {f"MEMOREE_{name.upper()}": _text(value) for name, value in self._values().items()}
-        mark = self.directory / f"crashed-{uuid.uuid4().hex}"
-        if crash_at is not None:
-            values |= {"MEMOREE_TEST_CRASH_AT": crash_at, "MEMOREE_TEST_CRASH_MARK": str(mark)}
+        """A writer process, killed on leaving if it still runs. It dies, or stops, at a named crash point if told to,
+        and honours the leases of others only if `leased`."""
+        values = self._values() | overrides
+        if endpoint_url is not None:
+            values["endpoint_url"] = endpoint_url
+        mark = self.directory / f"reached-{uuid.uuid4().hex}"
+        test_settings = {
+            "MEMOREE_TEST_CRASH_AT": crash_at or freeze_at,
+            "MEMOREE_TEST_CRASH_SIGNAL": "SIGSTOP" if freeze_at else None,
+            "MEMOREE_TEST_CRASH_SUBJECT": subject,
+            "MEMOREE_TEST_CRASH_MARK": mark,
+            "FAULTS_CLOCK_OFFSET_SECONDS": clock_offset_seconds,
+            "FAULTS_CHECKPOINT_SECONDS": checkpoint_seconds,
+        }
+        environment = {f"MEMOREE_{name.upper()}": _text(value) for name, value in values.items()}
+        environment |= {name: str(value) for name, value in test_settings.items() if value is not None}
         log_path = self.directory / f"writer-{uuid.uuid4().hex[:6]}.log"
         with log_path.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "memoree.stack.processes", "writer" if leased else "supervised-writer"],
-                env={**os.environ, **values, **(environment or {})},
+                [sys.executable, str(WRITER), "writer" if leased else "supervised-writer"],
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -99,8 +146,9 @@ class Site:
             writer.kill()
 
     @contextlib.asynccontextmanager
-    async def clients(self) -> AsyncIterator[Clients]:
-        async with replicated_service(self.settings, authorization=False) as service:
+    async def clients(self, **overrides: Any) -> AsyncIterator[Clients]:
+        settings = StackSettings(**(self._values() | overrides))
+        async with replicated_service(settings, authorization=False) as service:
             yield Clients(self, service)
 
 
@@ -116,9 +164,6 @@ class Writer:
             self.process.kill()
             self.process.wait(10)
 
-    def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
@@ -132,6 +177,10 @@ class Writer:
         await until(lambda: self.process.poll() is not None, seconds, what="the crash")
         assert self.process.returncode == -signal.SIGKILL, self.log()
         assert self.mark.exists(), f"the process died elsewhere:\n{self.log()}"
+
+    async def frozen(self, seconds: float = 30) -> None:
+        """Wait until the process stopped at its crash point."""
+        await until(self.mark.exists, seconds, what="the freeze")
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
@@ -162,23 +211,76 @@ class Clients:
             strong=strong,
         )
 
-    async def write(self, key: str, *, tenant: str | None = None) -> Acknowledged:
-        """Assert one claim; the identical request is sent again while its outcome is unknown."""
-        tenant = tenant or self.site.tenant
-        statement = f"statement {key} of {tenant}"
-        payload = {"claim_type": "fact", "statement": statement}
+    async def decided(
+        self, operation: str, payload: Mapping[str, Any], *, key: str, tenant: str | None = None
+    ) -> Mapping[str, Any]:
+        """The envelope of a successful mutation. The identical request is sent again while its outcome is unknown,
+        and when it was given up for having ended the writer three times."""
         deadline = time.monotonic() + WRITE_SECONDS_MAX
         while True:
-            reply = await self.call("claim.assert", payload, key=key, tenant=tenant)
+            reply = await self.call(operation, payload, key=key, tenant=tenant)
             if reply.status == 200:
-                break
-            assert reply.envelope["error"]["retryable"], reply.envelope
+                return reply.envelope
+            error = reply.envelope["error"]
+            assert error["retryable"] or error["code"] == "INTERNAL_ERROR", reply.envelope
             assert time.monotonic() < deadline, f"{key} was never decided: {reply.envelope}"
             await asyncio.sleep(0.05)
-        result = reply.envelope["result"]
-        written = Acknowledged(tenant, key, statement, result["claim_id"], reply.envelope["commit_seq"])
+
+    async def write(self, key: str, *, tenant: str | None = None, citation: Citation | None = None) -> Acknowledged:
+        """Assert one claim."""
+        tenant = tenant or self.site.tenant
+        payload: dict[str, Any] = {"claim_type": "fact", "statement": f"statement {key} of {tenant}"}
+        if citation is not None:
+            payload["evidence"] = [citation.locator()]
+        envelope = await self.decided("claim.assert", payload, key=key, tenant=tenant)
+        claim_id, commit_seq = envelope["result"]["claim_id"], envelope["commit_seq"]
+        written = Acknowledged(tenant, key, payload["statement"], claim_id, commit_seq, citation)
         self.acknowledged.append(written)
         return written
+
+    async def write_cited(self, key: str, *, tenant: str | None = None) -> Acknowledged:
+        """Put an artifact large enough to be a blob, and assert a claim that cites a span of it."""
+        tenant = tenant or self.site.tenant
+        text = f"{key} of {tenant}: ".ljust(CITED_BYTES, "é")
+        payload = {"kind": "note", "title": key, "content": {"type": "text", "data": text}}
+        artifact = (await self.decided("artifact.put", payload, key=f"artifact of {key}", tenant=tenant))["result"]
+        start, end = 4, 1004
+        quoted = text.encode()[start:end]
+        citation = Citation(artifact["artifact_id"], artifact["revision_id"], start, end, quoted)
+        return await self.write(key, tenant=tenant, citation=citation)
+
+    async def repeat_all(self) -> None:
+        """W1 as the client sees it: every acknowledged request, sent again, gets the same answer."""
+        for written in list(self.acknowledged):
+            evidence = {} if written.citation is None else {"evidence": [written.citation.locator()]}
+            payload = {"claim_type": "fact", "statement": written.statement, **evidence}
+            envelope = await self.decided("claim.assert", payload, key=written.key, tenant=written.tenant)
+            again = (envelope["result"]["claim_id"], envelope["commit_seq"], envelope["result"]["created"])
+            assert again == (written.claim_id, written.commit_seq, False), f"W1: {written.key} was done again"
+
+    @contextlib.asynccontextmanager
+    async def traffic(self, prefix: str, *, tenants: Sequence[str] = (), per_tenant: int = 2) -> AsyncIterator[None]:
+        """Clients that write one after the other until the block ends; then all they sent is decided."""
+        stop = asyncio.Event()
+
+        async def one(name: str, tenant: str) -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                write = self.write if number % CITED_EVERY else self.write_cited
+                await write(f"{name}-{number}", tenant=tenant)
+                await asyncio.sleep(THINKING_SECONDS)
+
+        tasks = [
+            asyncio.create_task(one(f"{prefix}-{number}", tenant))
+            for tenant in tenants or [self.site.tenant]
+            for number in range(per_tenant)
+        ]
+        try:
+            yield
+        finally:
+            stop.set()
+            await asyncio.gather(*tasks)
 
     async def write_many(self, prefix: str, count: int, *, concurrency: int = 8, tenant: str | None = None) -> None:
         permits = asyncio.Semaphore(concurrency)
@@ -198,7 +300,7 @@ def make_request(operation: str, payload: Mapping[str, Any], *, key: str | None 
     return Request(envelope, validate(envelope))
 
 
-async def until(reached: Any, seconds: float, *, what: str) -> None:
+async def until(reached: Callable[[], object], seconds: float, *, what: str) -> None:
     """Wait for a condition, with a deadline."""
     deadline = time.monotonic() + seconds
     while not reached():

@@ -1,51 +1,73 @@
-"""The writer is killed at every step of the write path and of a takeover."""
+"""The writer is killed at every step of the write path and of a takeover, again and again, while clients write and
+readers look. Every writer of a series is the successor of the one killed before it."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from faults.checker import Checker
 from faults.site import Site
+from faults.watch import watching
 
-WRITE_PATH = ["received", "staged", "applied", "synced", "head_put", "head_moved", "acked"]
+DECIDING = ["received:2", "staged:3", "applying:4", "applied:2"]
+COVERING = ["synced:2", "head_put:4", "head_moved:4", "acked:2"]
 TAKEOVER = ["takeover_claimed", "takeover_restored", "takeover_ledger", "takeover_synced", "takeover_done"]
 
+ROUNDS_PER_SITE = 10
+TIMES_MAX = 5
 
+
+@pytest.mark.fault_class(43)
 @pytest.mark.fault_class(44)
-@pytest.mark.parametrize("point", WRITE_PATH)
-def test_a_writer_killed_on_the_write_path_loses_and_repeats_nothing(point: str, site: Site, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with site.clients() as clients:
-            with site.writer(leased=False) as first:
-                await clients.write_many("before", 5)
-                first.stop()
-            with site.writer(crash_at=f"{point}:3" if point != "head_put" else f"{point}:4", leased=False) as doomed:
-                burst = asyncio.create_task(clients.write_many("during", 20, concurrency=4))
-                await doomed.crashed()
-                with site.writer(leased=False):
-                    await burst
-                    await clients.write_many("after", 5)
-            Checker(site, tmp_path).check(clients.acknowledged)
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("point", TAKEOVER)
-def test_a_writer_killed_during_takeover_leaves_a_tenant_the_next_one_can_take(
-    point: str, site: Site, tmp_path: Path
+@pytest.mark.parametrize("points", [DECIDING, TAKEOVER], ids=["deciding", "takeover"])
+def test_writers_killed_one_after_the_other_lose_and_repeat_nothing(
+    points: list[str], site: Site, tmp_path: Path
 ) -> None:
-    async def run() -> None:
-        async with site.clients() as clients:
-            with site.writer(leased=False):
-                await clients.write_many("before", 5)
-            with site.writer(crash_at=point, leased=False) as doomed:
-                burst = asyncio.create_task(clients.write_many("during", 8, concurrency=4))
-                await doomed.crashed()
-                with site.writer(leased=False):
-                    await burst
-            Checker(site, tmp_path).check(clients.acknowledged)
+    asyncio.run(series_of_kills(site, tmp_path, points, tenants=[site.tenant]))
 
-    asyncio.run(run())
+
+def test_kills_while_covering_three_tenants_mix_up_nothing(site: Site, tmp_path: Path) -> None:
+    tenants = [f"{site.tenant}-{name}" for name in ("a", "b", "c")]
+    asyncio.run(series_of_kills(site, tmp_path, COVERING, tenants=tenants))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(4 * 3600)
+def test_a_night_of_kills(make_site: Callable[..., Site], tmp_path: Path) -> None:
+    rounds = int(os.environ.get("MEMOREE_TORTURE_ROUNDS", "200"))
+    seed = int(os.environ.get("MEMOREE_TORTURE_SEED") or random.randrange(2**32))
+    print(f"to repeat this night: scripts/torture --rounds {rounds} --seed {seed}")
+    dice = random.Random(seed)
+    for start in range(0, rounds, ROUNDS_PER_SITE):
+        points = [_any_point(dice) for _ in range(min(ROUNDS_PER_SITE, rounds - start))]
+        site = make_site()
+        tenants = [f"{site.tenant}-{number}" for number in range(dice.choice((1, 1, 3)))]
+        print(f"rounds {start + 1} to {start + len(points)}, {len(tenants)} tenants: {' '.join(points)}", flush=True)
+        asyncio.run(series_of_kills(site, tmp_path, points, tenants=tenants))
+
+
+def _any_point(dice: random.Random) -> str:
+    if dice.random() < 0.35:
+        return dice.choice(TAKEOVER)
+    point = dice.choice(DECIDING + COVERING).partition(":")[0]
+    return f"{point}:{dice.randint(1, TIMES_MAX)}"
+
+
+async def series_of_kills(site: Site, scratch: Path, points: Sequence[str], *, tenants: Sequence[str]) -> None:
+    async with site.clients() as clients, watching(site, tenants) as watches:
+        async with clients.traffic("kills", tenants=tenants, per_tenant=2):
+            for point in points:
+                with site.writer(crash_at=point) as doomed:
+                    await doomed.crashed()
+            survivor = site.writer()
+            survivor.__enter__()
+        await clients.repeat_all()
+        survivor.__exit__(None, None, None)
+    for tenant in tenants:
+        Checker(site, scratch, tenant).check(clients.acknowledged, watches[tenant])

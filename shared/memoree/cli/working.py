@@ -14,7 +14,7 @@ from memoree.stack.processes import configure_logging, run_writer
 def work_as_writer() -> int:
     """Until SIGTERM or SIGINT. Raises `CONFIG_ERROR` when the environment does not describe a deployment."""
     configure_logging()
-    asyncio.run(run_writer(_settings(), unleased=False))
+    asyncio.run(run_writer(_settings(), supervised=False))
     return 0
 
 

@@ -78,7 +78,7 @@ class Call(Generic[Input]):
     def idempotency_namespaced(self) -> str:
         """The stored form of the key: a digest of workspace, project and task, then the caller's key (§1.7)."""
         context = self.ambient
-        ids = "\0".join((context.workspace_id, context.project_id, context.task_id or ""))
+        ids = _joined(context.workspace_id, context.project_id, context.task_id or "")
         return f"{blake3(ids.encode()).hexdigest()[:32]}:{self.idempotency_key}"
 
     def echoed_context(self) -> dict[str, Any] | None:
@@ -135,6 +135,13 @@ def validate(envelope: Envelope) -> Call[Any]:
         input=parsed,
         content=_staged(operation, parsed),
     )
+
+
+def _joined(*ids: str) -> str:
+    """The ids joined by NUL, as the contract says. It forgets that ids may hold NUL themselves: then their lengths
+    go first, so that no two contexts share a spelling, neither with such ids nor with ordinary ones."""
+    holds_nul = any("\0" in each for each in ids)
+    return "\0".join((*(str(len(each)) for each in ids), *ids) if holds_nul else ids)
 
 
 def _staged(operation: Operation, parsed: BaseModel) -> StagedContent | None:

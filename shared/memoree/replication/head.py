@@ -18,11 +18,13 @@ from memoree.clock import stored, utc_now
 from memoree.crashpoints import reach
 from memoree.errors import Code, MemoreeError
 from memoree.ids import new_ulid
-from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed, StoreUnavailable
+from memoree.objects import ObjectMissing, ObjectStore, ObjectStoreError, StoredObject
 
 HEAD_FORMAT = 1
 RETRY_SECONDS_MIN = 0.02
 RETRY_SECONDS_MAX = 1.0
+STALE_READS_MAX = 20
+"""So many answers in a row that are older than what was confirmed before: then head was replaced by hand."""
 CLOCK_RESOLUTION = timedelta(seconds=1)
 """HTTP dates count whole seconds, so an age may look this much shorter than it is."""
 
@@ -102,18 +104,12 @@ class HeadFile:
         except ObjectMissing:
             return None
         assert found is not None, "only a conditional read can be unchanged"
-        return HeadReading(
-            Head.from_bytes(found.body), found.info.etag, found.date - found.info.last_modified
-        )
+        return _reading(found)
 
     async def read_if_changed(self, etag: str) -> HeadReading | None:
         """The head, or `None` while its ETag is still `etag`. Raises `ObjectMissing` and `StoreUnavailable`."""
         found = await self._store.get(self.key, if_none_match=etag)
-        if found is None:
-            return None
-        return HeadReading(
-            Head.from_bytes(found.body), found.info.etag, found.date - found.info.last_modified
-        )
+        return None if found is None else _reading(found)
 
     async def has_remains(self) -> bool:
         """Whether the tenant has history: then a missing head is damage, not a birth."""
@@ -149,7 +145,7 @@ class HeadFile:
                     self.key, body.to_bytes(), if_absent=True, timeout_seconds=limits.HEAD_PUT_TIMEOUT_SECONDS
                 )
                 return HeadReading(body, etag)
-            except (PreconditionFailed, StoreUnavailable) as error:
+            except ObjectStoreError as error:
                 log.info("creating head met %r; looking at what is there", error)
             if (present := await self._read_surely()) is not None:
                 return present
@@ -157,12 +153,14 @@ class HeadFile:
 
     async def swap(self, current: HeadReading, new: Head) -> HeadReading:
         """Replace `current` by `new`, which gets a fresh write id and the next revision. Returns only when it is
-        certain that it did. Raises `HeadLost` when it is certain that another write came first."""
+        certain that it did. Raises `HeadLost` when it is certain that somebody else's write is head now, and
+        `INTEGRITY_ERROR` for a damaged head. Cancelled, it leaves undecided whether head moved."""
         new = replace(
             new, write_id=new_ulid(), revision=current.head.revision + 1, updated_at=stored(utc_now())
         )
         body = new.to_bytes()
         delay = RETRY_SECONDS_MIN
+        stale_reads_left = STALE_READS_MAX
         while True:
             try:
                 reach("head_put")
@@ -171,26 +169,32 @@ class HeadFile:
                 )
                 reach("head_moved")
                 return HeadReading(new, etag)
-            except (PreconditionFailed, StoreUnavailable) as error:
+            except ObjectStoreError as error:
                 log.info("moving head met %r; looking at what is there", error)
             present = await self._read_surely()
             if present is None:
                 raise HeadLost("head.json is gone")
             if present.head.write_id == new.write_id:
                 return HeadReading(new, present.etag)
-            if present.head.write_id != current.head.write_id:
+            if present.head.revision < current.head.revision and stale_reads_left:
+                stale_reads_left -= 1
+            elif present.head.write_id != current.head.write_id:
                 raise HeadLost(f"head is at revision {present.head.revision}, moved by {present.head.owner}")
             delay = await _back_off(delay)
 
     async def _read_surely(self) -> HeadReading | None:
-        """Read head, however long the store takes: until then nothing may be decided."""
+        """Read head, however long the store takes or refuses: until then nothing may be decided."""
         delay = RETRY_SECONDS_MIN
         while True:
             try:
                 return await self.read()
-            except StoreUnavailable as error:
+            except ObjectStoreError as error:
                 log.warning("cannot read head while its last write is undecided: %s", error)
                 delay = await _back_off(delay)
+
+
+def _reading(found: StoredObject) -> HeadReading:
+    return HeadReading(Head.from_bytes(found.body), found.info.etag, found.date - found.info.last_modified)
 
 
 async def _back_off(delay: float) -> float:
@@ -201,5 +205,5 @@ async def _back_off(delay: float) -> float:
 def head_missing(key: str) -> MemoreeError:
     return MemoreeError(
         Code.INTEGRITY_ERROR,
-        f"head missing: {key} does not exist although the tenant has history; restore it before writing",
+        f"head missing: {key} does not exist although the tenant has history; `memoree head rebuild` makes it again",
     )

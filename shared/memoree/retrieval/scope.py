@@ -48,12 +48,14 @@ def scope_bindings(
 
 
 def _pinned_rows(db: apsw.Connection, pins: list[str], historical: bool) -> list[int]:
-    parsed = orjson.dumps([parse_pin(pin) for pin in pins]).decode()
-    rows = db.execute(_PINNED, {"pins": parsed, "historical": historical})
+    parsed = [pin for pin in map(parse_pin, pins) if pin is not None]
+    rows = db.execute(_PINNED, {"pins": orjson.dumps(parsed).decode(), "historical": historical})
     return sorted({int(str(row)) for (row,) in rows})
 
 
-def parse_pin(pin: str) -> tuple[str, str | None]:
-    """`ID` or `ID@REVISION`, with or without the citation prefix. What names nothing pins nothing."""
-    artifact_id, _, revision_id = pin.removeprefix(PIN_PREFIX).partition("@")
+def parse_pin(pin: str) -> tuple[str, str | None] | None:
+    """`ID` or `ID@REVISION`, with or without the citation prefix. What is neither pins nothing."""
+    artifact_id, at, revision_id = pin.removeprefix(PIN_PREFIX).partition("@")
+    if not artifact_id or (at and not revision_id):
+        return None
     return artifact_id, revision_id or None

@@ -25,13 +25,13 @@ DRAIN_SECONDS = 1
 QUIET_LOGGERS = ("botocore", "aiobotocore", "httpx", "httpcore")
 
 
-async def run_writer(settings: StackSettings, *, unleased: bool) -> None:
+async def run_writer(settings: StackSettings, *, supervised: bool) -> None:
     """Until SIGTERM or SIGINT; then settle every tenant and return. Raises `CONFIG_ERROR` for a store that breaks
-    a promise the fence needs. `unleased`: the caller knows the last writer of this deployment is dead."""
+    a promise the fence needs. `supervised`: see `WriterWorker`."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with writer_worker(settings, unleased=unleased) as worker:
+    async with writer_worker(settings, supervised=supervised) as worker:
         await worker.run(stop)
 
 
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     try:
         match argv:
             case ["writer" | "supervised-writer" as role]:
-                asyncio.run(run_writer(StackSettings(), unleased=role == "supervised-writer"))
+                asyncio.run(run_writer(StackSettings(), supervised=role == "supervised-writer"))
             case ["api", listening, metrics]:
                 run_api(StackSettings(), int(listening), int(metrics))
             case _:

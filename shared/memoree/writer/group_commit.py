@@ -20,11 +20,14 @@ from memoree.command import Command
 from memoree.crashpoints import reach
 from memoree.database import attempts, integrity, meta
 from memoree.database.attempts import Attempt
-from memoree.database.connection import one
+from memoree.database.connection import one, scalar
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
 from memoree.operations.execute import decide
 from memoree.operations.view import BlobPresence, BlobReader, ServiceFacts, Transaction
+
+
+_LAST_INSTANT = "SELECT created_at FROM events ORDER BY commit_seq DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,14 @@ class Committed:
         return max(attempt.batch for attempt in self.attempts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The batch being decided: its counters, which commands advance, and its one instant in stored form."""
+
+    counters: meta.Meta
+    now: str
+
+
 @dataclass(slots=True)
 class GroupCommitter:
     """Applies commands to one open database. Not thread-safe: one caller at a time."""
@@ -52,55 +63,69 @@ class GroupCommitter:
     def commit(self, commands: Iterable[Command], presence: BlobPresence) -> Committed:
         """Decide every command that is not decided yet and commit. An exception that is no refusal rolls the
         whole batch back and is raised: nothing was decided then."""
-        with self._transaction() as counters:
+        with self._transaction() as batch:
             decided = [
-                attempts.find(self.db, command.attempt_id) or self._decide(command, counters, presence)
+                attempts.find(self.db, command.attempt_id) or self._decide(command, batch, presence)
                 for command in commands
             ]
-            if any(attempt.batch == counters.batch for attempt in decided):
-                meta.write(self.db, counters)
-                self._prune(counters)
-            else:
-                counters = meta.read(self.db)
+            counters = self._finish(batch, decided)
         return Committed(counters, decided)
 
-    def refuse(self, command: Command, error: MemoreeError) -> Committed:
-        """Decide a command against it, without trying it."""
-        with self._transaction() as counters:
-            attempt = _refused(command, counters, error, status="refused")
-            attempts.insert(self.db, attempt)
-            meta.write(self.db, counters)
+    def refuse(self, attempt_id: AttemptId, error: MemoreeError) -> Committed:
+        """Decide an attempt against it without trying it, unless it is decided already."""
+        with self._transaction() as batch:
+            attempt = attempts.find(self.db, attempt_id)
+            if attempt is None:
+                attempt = _refused(attempt_id, batch.counters, error, status="refused")
+                attempts.insert(self.db, attempt)
+            counters = self._finish(batch, [attempt])
         return Committed(counters, [attempt])
 
+    def _finish(self, batch: _Batch, decided: Sequence[Attempt]) -> meta.Meta:
+        """Count the batch, unless everything in it was decided before; the counters that hold from now on."""
+        if all(attempt.batch != batch.counters.batch for attempt in decided):
+            return meta.read(self.db)
+        meta.write(self.db, batch.counters)
+        self._prune(batch)
+        return batch.counters
+
     @contextmanager
-    def _transaction(self) -> Iterator[meta.Meta]:
+    def _transaction(self) -> Iterator[_Batch]:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             counters = meta.read(self.db)
+            now = self._instant(counters.hlc)
             counters.batch += 1
-            counters.hlc = clock.next_hlc(counters.hlc, clock.milliseconds(self.clock()))
-            yield counters
+            counters.hlc = clock.next_hlc(counters.hlc, clock.milliseconds(clock.from_stored(now)))
+            yield _Batch(counters, now)
             self.db.execute("COMMIT")
         except BaseException:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
 
-    def _decide(self, command: Command, counters: meta.Meta, presence: BlobPresence) -> Attempt:
-        if (expired := _expired(command, counters)) is not None:
-            attempt = _refused(command, counters, expired, status="expired")
+    def _instant(self, hlc: int) -> str:
+        """The clock's reading, or the last instant of this tenant when the clock stepped back behind it. The hybrid
+        clock alone would not do: it counts milliseconds, the clock microseconds."""
+        last: str = scalar(self.db, _LAST_INSTANT) or ""
+        return max(clock.stored(self.clock()), clock.stored(clock.hlc_instant(hlc)), last)
+
+    def _decide(self, command: Command, batch: _Batch, presence: BlobPresence) -> Attempt:
+        if (expired := _expired(command, batch.counters)) is not None:
+            attempt = _refused(command.attempt_id, batch.counters, expired, status="expired")
         else:
-            attempt = self._decide_in_savepoint(command, counters, presence)
+            attempt = self._decide_in_savepoint(command, batch, presence)
         attempts.insert(self.db, attempt)
         return attempt
 
-    def _decide_in_savepoint(self, command: Command, counters: meta.Meta, presence: BlobPresence) -> Attempt:
+    def _decide_in_savepoint(self, command: Command, batch: _Batch, presence: BlobPresence) -> Attempt:
+        counters = batch.counters
         tx = Transaction(
             db=self.db,
             blobs=self.blobs,
             facts=self.facts,
             meta=replace(counters),
-            now=clock.stored(clock.hlc_instant(counters.hlc)),
+            now=batch.now,
             presence=presence,
             sum=integrity.Sum(counters.integrity),
         )
@@ -111,7 +136,7 @@ class GroupCommitter:
         except MemoreeError as error:
             self.db.execute("ROLLBACK TO command")
             self.db.execute("RELEASE command")
-            return _refused(command, counters, error, status="refused")
+            return _refused(command.attempt_id, counters, error, status="refused")
         self.db.execute("RELEASE command")
         counters.commit_seq, counters.hlc = tx.meta.commit_seq, tx.meta.hlc
         counters.integrity = tx.sum.to_bytes()
@@ -125,12 +150,12 @@ class GroupCommitter:
             batch=counters.batch,
         )
 
-    def _prune(self, counters: meta.Meta) -> None:
+    def _prune(self, batch: _Batch) -> None:
         """Once an hour, forget what was covered an hour ago. The batch before this one is covered: no batch
         starts before the last is."""
         row = one(self.db, "SELECT covered_batch, covered_at FROM meta")
         assert row is not None
-        now = clock.hlc_instant(counters.hlc)
+        now = clock.from_stored(batch.now)
         retention = timedelta(seconds=limits.ATTEMPT_BODY_RETENTION_SECONDS)
         if now - clock.from_stored(row[1]) < retention:
             return
@@ -140,7 +165,7 @@ class GroupCommitter:
             errors_to_batch=row[0],
             rows_before=AttemptId(ids.new_id("att", clock.milliseconds(oldest))),
         )
-        self.db.execute("UPDATE meta SET covered_batch = ?, covered_at = ?", (counters.batch - 1, clock.stored(now)))
+        self.db.execute("UPDATE meta SET covered_batch = ?, covered_at = ?", (batch.counters.batch - 1, batch.now))
 
 
 def _expired(command: Command, counters: meta.Meta) -> MemoreeError | None:
@@ -156,9 +181,11 @@ def _expired(command: Command, counters: meta.Meta) -> MemoreeError | None:
     )
 
 
-def _refused(command: Command, counters: meta.Meta, error: MemoreeError, *, status: attempts.Status) -> Attempt:
+def _refused(
+    attempt_id: AttemptId, counters: meta.Meta, error: MemoreeError, *, status: attempts.Status
+) -> Attempt:
     return Attempt(
-        attempt_id=command.attempt_id,
+        attempt_id=attempt_id,
         status=status,
         code=error.code.value,
         error=orjson.dumps(error.to_wire()).decode(),

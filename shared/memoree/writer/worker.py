@@ -21,19 +21,22 @@ log = logging.getLogger(__name__)
 
 
 class WriterWorker:
-    """`run` until its event is set, then settle every tenant. `unleased`: see `Reign.begin`."""
+    """`run` until its event is set, then settle every tenant.
 
-    def __init__(self, environment: WriterEnvironment, queue: CommandQueue, *, unleased: bool = False) -> None:
+    `supervised`: a supervisor proved the store already, and reaps one writer before it starts the next."""
+
+    def __init__(self, environment: WriterEnvironment, queue: CommandQueue, *, supervised: bool = False) -> None:
         self._environment = environment
         self._queue = queue
-        self._unleased = unleased
+        self._supervised = supervised
         self._actors: dict[str, TenantActor] = {}
         self._held: dict[str, Sequence[Message]] = {}
         self._serving: set[asyncio.Task[None]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Prove the store, then serve. Raises `CONFIG_ERROR` when the store breaks a promise the fence needs."""
-        await prove_store(self._environment.store)
+        if not self._supervised:
+            await prove_store(self._environment.store)
         housekeeping = asyncio.create_task(self._keep_house())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -81,7 +84,7 @@ class WriterWorker:
     async def _serve(self, tenant: str, batch: Sequence[Message]) -> None:
         actor = self._actors.get(tenant)
         if actor is None:
-            actor = TenantActor(tenant, self._environment, self._queue, unleased=self._unleased)
+            actor = TenantActor(tenant, self._environment, self._queue, unleased=self._supervised)
             self._actors[tenant] = actor
         self._held[tenant] = batch
         try:

@@ -1,0 +1,1 @@
+"""One module per ratio. Each says what it measures, and against what."""

@@ -1,0 +1,17 @@
+"""Every ratio, in the order of measuring: small tenants first, the full one last."""
+
+from __future__ import annotations
+
+from .figures import Ratio
+from .ratios import cold_start, concurrent_writes, durable_ack, memory, search, visible_elsewhere, writer_throughput
+
+RATIOS: tuple[Ratio, ...] = (
+    durable_ack.RATIO,
+    visible_elsewhere.RATIO,
+    concurrent_writes.RATIO,
+    writer_throughput.RATIO,
+    search.RATIO,
+    cold_start.RATIO,
+    memory.API,
+    memory.WRITER,
+)

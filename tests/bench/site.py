@@ -1,0 +1,88 @@
+"""What ratios share: the stack, its store, the floor of writes, and the full tenant, made when first asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from memoree.objects.s3 import S3Store
+
+from .filling import Filled, fill
+from .puts import Puts
+from .stack import Stack, running_stack
+from .wire import Caller, assert_text
+
+SMALL = "bench-small"
+"""A tenant for writes, as good as empty."""
+FULL = "bench-full"
+WARM_UP_WRITES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured. A ratio's samples and its floor's alternate in `rounds`, so that both meet the same
+    machine."""
+
+    samples: int = 500
+    rounds: int = 10
+    cold_starts: int = 10
+    claims: int = 100_000
+    clients: int = 64
+    writes_per_client: int = 50
+    queries_per_band: int = 170
+
+    @property
+    def samples_per_round(self) -> int:
+        return -(-self.samples // self.rounds)
+
+
+FULL_PLAN = Plan()
+QUICK_PLAN = Plan(
+    samples=10, rounds=2, cold_starts=1, claims=1_000, clients=16, writes_per_client=4, queries_per_band=6
+)
+"""Enough to prove that everything runs; its numbers mean little."""
+
+
+class Site:
+    def __init__(self, plan: Plan, stack: Stack, store: S3Store, puts: Puts, directory: Path) -> None:
+        self.plan = plan
+        self.stack = stack
+        self.store = store
+        self.puts = puts
+        self.directory = directory
+        self._filled: Filled | None = None
+
+    async def filled(self) -> Filled:
+        """The tenant `FULL`, filled at the first call."""
+        if self._filled is None:
+            self._filled = await fill(self.stack, self.store, FULL, self.plan.claims, self.directory, say)
+        return self._filled
+
+    async def warm_caller(self) -> Caller:
+        """A connection whose tenant `SMALL` has a reigning writer and a loaded replica."""
+        caller = await self.stack.caller(SMALL)
+        for number in range(WARM_UP_WRITES):
+            await caller.call(assert_text(f"warming up {number}"))
+        return caller
+
+
+@asynccontextmanager
+async def open_site(plan: Plan, directory: Path) -> AsyncIterator[Site]:
+    """A running stack in `directory`, which is created; everything is stopped on leaving."""
+    stack_dir, scratch_dir = directory / "stack", directory / "scratch"
+    for each in (stack_dir, scratch_dir):
+        each.mkdir(mode=0o700, parents=True)
+    async with AsyncExitStack() as exit_stack:
+        say("starting the stack")
+        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL]))
+        store = await exit_stack.enter_async_context(S3Store(stack.s3))
+        puts = Puts(store)
+        await puts.warm_up()
+        yield Site(plan, stack, store, puts, scratch_dir)
+
+
+def say(line: str) -> None:
+    print(f"bench: {line}", file=sys.stderr, flush=True)
