@@ -22,8 +22,10 @@ SOURCES = 100
 SOURCE_BYTES = 1024
 SPAN_BYTES = 96
 
-_ONSETS = ("b", "bl", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "pr", "qu", "r", "s", "st",
-    "t", "tr", "v", "w", "z")  # fmt: skip
+_ONSETS = (
+    *("b", "bl", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "l", "m"),
+    *("n", "p", "pr", "qu", "r", "s", "st", "t", "tr", "v", "w", "z"),
+)
 _NUCLEI = ("a", "ai", "au", "e", "ea", "i", "io", "o", "ou", "u")
 _CODAS = ("l", "m", "n", "nd", "p", "r", "rk", "st", "t", "x")
 

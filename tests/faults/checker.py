@@ -73,7 +73,7 @@ class Checker:
         prefix = f"tenants/{self.tenant}/{head['prefix']}"
         reached = 0
         names = sorted(
-            (int(match[3], 16), int(match[2], 16)) for key in self._keys(head["prefix"]) if (match := _LTX.search(key))
+            (int(match[3], 16), int(match[2], 16)) for key in self.keys(head["prefix"]) if (match := _LTX.search(key))
         )
         for last, first in names:
             if first <= reached + 1 and last > reached and (reached < head["txid"]):
@@ -91,7 +91,7 @@ class Checker:
         )
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
 
-    def _keys(self, below: str) -> list[str]:
+    def keys(self, below: str) -> list[str]:
         pages = self._s3.get_paginator("list_objects_v2").paginate(
             Bucket=self.site.s3.bucket, Prefix=f"tenants/{self.tenant}/{below}"
         )
@@ -112,7 +112,9 @@ class Checker:
         for written in acknowledged:
             assert statements[written.statement] == 1, f"W1: {written} was acknowledged and is not there"
             assert numbers[written.claim_id] == written.commit_seq, f"W1: {written} moved"
-        per_number = Counter(written.commit_seq for written in {written.key: written for written in acknowledged}.values())
+        per_number = Counter(
+            written.commit_seq for written in {written.key: written for written in acknowledged}.values()
+        )
         assert not [number for number, times in per_number.items() if times > 1], "W4: one number, two writes"
 
     def _dense(self, db: apsw.Connection, head: dict[str, Any]) -> None:
@@ -130,7 +132,7 @@ class Checker:
     def _ledger(self, head: dict[str, Any]) -> None:
         """W4: every epoch was begun once, each continuing a state that was there."""
         epochs = {}
-        for key in self._keys("epochs/"):
+        for key in self.keys("epochs/"):
             entry = orjson.loads(self._get(key.removeprefix(f"tenants/{self.tenant}/")))
             epochs[int(key[-13:-5])] = entry
         current = int(head["prefix"][4:12])

@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from stack_support import seaweedfs  # noqa: F401 - a fixture
 
-from faults.site import FrozenStore, Site
+from faults.site import Site, StoreProcess
 from memoree.objects.s3 import S3Settings
+from stack_support import seaweedfs  # noqa: F401 - a fixture
 
 
 @pytest.fixture
@@ -23,3 +22,11 @@ def make_site(tmp_path: Path, seaweedfs: S3Settings) -> Callable[..., Site]:  # 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
     return make_site()
+
+
+@pytest.fixture
+def store_process(seaweedfs: S3Settings) -> Iterator[StoreProcess]:  # noqa: F811 - the fixture
+    """To freeze; thawed at the end whatever happened."""
+    process = StoreProcess(seaweedfs)
+    yield process
+    process.thaw()

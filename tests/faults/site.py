@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -306,6 +307,30 @@ async def until(reached: Callable[[], object], seconds: float, *, what: str) -> 
     while not reached():
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
         await asyncio.sleep(0.02)
+
+
+class StoreProcess:
+    """The object store's own process, to be frozen. Started by this process, found by its port."""
+
+    def __init__(self, s3: S3Settings) -> None:
+        option = f"-s3.port={urlsplit(s3.endpoint_url or '').port}".encode()
+        self._pids = [pid for pid in descendants(os.getpid()) if option in _arguments(pid)]
+        assert self._pids, "no descendant of this process is the store"
+
+    def freeze(self) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _arguments(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError:
+        return []
 
 
 def child_pids(pid: int) -> list[int]:

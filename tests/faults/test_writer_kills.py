@@ -4,6 +4,7 @@ readers look. Every writer of a series is the successor of the one killed before
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -61,13 +62,12 @@ def _any_point(dice: random.Random) -> str:
 
 async def series_of_kills(site: Site, scratch: Path, points: Sequence[str], *, tenants: Sequence[str]) -> None:
     async with site.clients() as clients, watching(site, tenants) as watches:
-        async with clients.traffic("kills", tenants=tenants, per_tenant=2):
-            for point in points:
-                with site.writer(crash_at=point) as doomed:
-                    await doomed.crashed()
-            survivor = site.writer()
-            survivor.__enter__()
-        await clients.repeat_all()
-        survivor.__exit__(None, None, None)
+        with contextlib.ExitStack() as running:
+            async with clients.traffic("kills", tenants=tenants):
+                for point in points:
+                    with site.writer(crash_at=point) as doomed:
+                        await doomed.crashed()
+                running.enter_context(site.writer())
+            await clients.repeat_all()
     for tenant in tenants:
         Checker(site, scratch, tenant).check(clients.acknowledged, watches[tenant])

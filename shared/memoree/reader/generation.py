@@ -29,11 +29,12 @@ class Copy:
         self.position = position
         """The Litestream TXID up to which changes were applied."""
         self._users = 0
+        self._discarded = False
         self._lock = threading.Lock()
 
     @property
     def is_free(self) -> bool:
-        """Whether no connection has the file open, pooled ones included."""
+        """Whether no connection has the file open, pooled ones included, and no request is about to."""
         return self._users == 0
 
     def opened(self) -> None:
@@ -43,6 +44,7 @@ class Copy:
     def closed(self) -> None:
         with self._lock:
             self._users -= 1
+            self._unlink_if_done()
 
     def duplicate(self, path: Path) -> Copy:
         """A third copy, made by reading this one; this one is never written meanwhile."""
@@ -50,11 +52,21 @@ class Copy:
         return Copy(path, self.position)
 
     def size_bytes(self) -> int:
-        return self.path.stat().st_size
+        """0 once it is unlinked."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
 
-    def unlink(self) -> None:
-        """Remove the file; connections that have it open keep reading it. It is never truncated."""
-        self.path.unlink(missing_ok=True)
+    def discard(self) -> None:
+        """Remove the file once nobody uses it. It is never truncated."""
+        with self._lock:
+            self._discarded = True
+            self._unlink_if_done()
+
+    def _unlink_if_done(self) -> None:
+        if self._discarded and self._users == 0:
+            self.path.unlink(missing_ok=True)
 
 
 class Generation:
@@ -69,8 +81,19 @@ class Generation:
             self.meta: Meta = meta.read(db)
 
     @contextmanager
+    def held(self) -> Iterator[Generation]:
+        """Keep the file from being written, also once this generation is retired. Enter it without an `await` since
+        the generation was the newest: from then on its connections may be opened at leisure."""
+        assert not self._retired, "a retired generation's file may be written at any moment"
+        self.copy.opened()
+        try:
+            yield self
+        finally:
+            self.copy.closed()
+
+    @contextmanager
     def connection(self) -> Iterator[apsw.Connection]:
-        """A connection for one request; usable from any thread."""
+        """A connection for one request, from any thread, while the generation is held or the newest."""
         db = self._take()
         try:
             yield db

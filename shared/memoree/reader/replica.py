@@ -12,7 +12,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from memoree import limits
 from memoree.database import schema
 from memoree.database.connection import open_writer
 from memoree.errors import Code, MemoreeError
-from memoree.objects import ObjectMissing, ObjectStoreError
+from memoree.objects import ObjectMissing
 from memoree.reader.changes import Changes, GapTooWide
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Copy, Generation, wait_until_free
@@ -41,34 +42,44 @@ log = logging.getLogger(__name__)
 
 
 class ForeignState(Exception):
-    """The copy reached a state that head does not vouch for: another lineage, or damage. It was discarded."""
+    """A copy reached a state that head does not vouch for: another lineage, or damage."""
+
+
+class NotCovered(Exception):
+    """A restored copy is of the right lineage, but ahead of head or of a prefix that head left meanwhile."""
 
 
 class Replica:
     """One tenant's replica in one process. Its methods run in the event loop; views are used in threads."""
 
-    def __init__(self, tenant: str, environment: ReaderEnvironment, directory: Path) -> None:
+    def __init__(self, tenant: str, environment: ReaderEnvironment, path: Path) -> None:
+        """`path` is the start of the names of this replica's files; nobody else may use names that begin so."""
         self.tenant = tenant
         self.used_at = time.monotonic()
         self.checked_at = float("-inf")
         """Monotonic time of the last look at head that succeeded."""
         self._environment = environment
-        self._directory = directory
+        self._path = path
         self._head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
         self._reading: HeadReading | None = None
+        """The head last followed; readers may be shown what it names."""
+        self._head_was_seen = False
         self._active: Generation | None = None
         self._spare: Copy | None = None
         self._changes: Changes | None = None
         self._prefix: str | None = None
         self._files_made = 0
+        self._users = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._foreign_states = 0
+        self._is_damaged = False
         self._backing_off_until = 0.0
 
     @property
     def generation(self) -> Generation:
-        """The newest state readers may see. Refresh at least once before asking."""
-        assert self._active is not None, "a replica is refreshed before it is read"
+        """The newest state readers may see. Raises `INDEX_NOT_READY` when there is none (any more)."""
+        if self._active is None:
+            raise _not_ready(f"no state of tenant {self.tenant} is loaded")
         return self._active
 
     @property
@@ -82,8 +93,13 @@ class Replica:
 
     @property
     def is_alarmed(self) -> bool:
-        """Whether the last states fetched were foreign ones, again and again."""
-        return self._foreign_states >= FOREIGN_STATES_MAX
+        """Whether the last states fetched were foreign ones, again and again, or head is missing or damaged."""
+        return self._foreign_states >= FOREIGN_STATES_MAX or self._is_damaged
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request uses the replica or a refresh is under way: it must not be evicted now."""
+        return self._users > 0 or self._refreshing is not None
 
     @property
     def size_bytes(self) -> int:
@@ -93,13 +109,17 @@ class Replica:
     async def refresh(self) -> None:
         """Look at head and follow it. Concurrent callers share one look, which may have begun before they asked.
 
-        Raises `StoreUnavailable`; `INTEGRITY_ERROR` for a missing head or a foreign state; `INDEX_NOT_READY`
-        when no state that head vouches for can be had right now.
+        Raises `StoreUnavailable`; `INTEGRITY_ERROR` for a missing or damaged head; `INDEX_NOT_READY` when no state
+        that head vouches for can be had right now.
         """
+        await asyncio.shield(self.start_refresh())
+
+    def start_refresh(self) -> asyncio.Task[None]:
+        """The look at head under way, or a new one. Whoever does not wait for it need not care how it ends."""
         if self._refreshing is None:
             self._refreshing = asyncio.create_task(self._refresh())
             self._refreshing.add_done_callback(self._refreshed)
-        await asyncio.shield(self._refreshing)
+        return self._refreshing
 
     async def refresh_anew(self) -> None:
         """As `refresh`, by a look at head that begins after this call did."""
@@ -107,53 +127,75 @@ class Replica:
             await asyncio.wait([earlier])
         await self.refresh()
 
+    @contextmanager
+    def in_use(self) -> Iterator[Replica]:
+        """Keeps the replica from being evicted."""
+        self._users += 1
+        self.used_at = time.monotonic()
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            self.used_at = time.monotonic()
+
     def _refreshed(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None
-        if not task.cancelled():
-            task.exception()  # every waiter was told; nobody waiting is no reason to warn
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("tenant %s: not refreshed: %s", self.tenant, error)
 
     async def _refresh(self) -> None:
         if time.monotonic() < self._backing_off_until:
-            if self._active is None:
-                raise _not_ready("the last states of the tenant were not its own; trying again soon")
-            return
+            raise _not_ready("the last states of the tenant were not its own; trying again soon")
         began = time.monotonic()
-        reading = await self._read_head()
-        if reading is not None:
-            await self._follow(reading)
-        elif self._active is None:
-            await self._show_empty()
+        try:
+            await self._look()
+        except MemoreeError as error:
+            self._is_damaged = error.code is Code.INTEGRITY_ERROR
+            raise
+        self._is_damaged = False
         self.checked_at = began
 
-    async def _read_head(self) -> HeadReading | None:
-        """Head when it differs from the one last followed, else `None`."""
-        if self._reading is not None:
+    async def _look(self) -> None:
+        if self._reading is not None and self._active is not None:
             try:
-                return await self._head_file.read_if_changed(self._reading.etag)
+                changed = await self._head_file.read_if_changed(self._reading.etag)
             except ObjectMissing:
                 raise head_missing(self._head_file.key) from None
+            if changed is not None:
+                await self._follow(changed)
+            return
         reading = await self._head_file.read()
-        if reading is None and await self._head_file.has_remains():
+        if reading is not None:
+            await self._follow(reading)
+        elif self._head_was_seen or await self._head_file.has_remains():
             raise head_missing(self._head_file.key)
-        return reading
+        elif self._active is None:
+            await self._show_empty()
 
     async def _follow(self, reading: HeadReading) -> None:
         """Show the state that `reading` names, by the cheapest way there is."""
-        head = reading.head
-        schema.check_version(head.schema_version)
-        if head.prefix is None:
-            if self._active is None:
-                await self._show_empty()
-        elif self._shows(head):
-            pass  # a renewal of the lease, or a takeover that has not moved the prefix yet
-        else:
-            try:
-                await self._advance(head)
-            except ForeignState as error:
-                self._note_foreign(error)
-            except (LtxError, GapTooWide, NotRestorable) as error:
-                raise _not_ready(str(error)) from error
+        self._head_was_seen = True
+        schema.check_version(reading.head.schema_version)
+        try:
+            await self._show(reading.head)
+        except ForeignState as error:
+            self._note_foreign(error)
+        except (LtxError, GapTooWide, NotRestorable, NotCovered, OSError, apsw.Error) as error:
+            raise _not_ready(f"{type(error).__name__}: {error}") from error
         self._reading = reading
+
+    async def _show(self, head: Head) -> None:
+        if self._shows(head):
+            return  # a renewal of the lease, or a takeover that has not moved the prefix yet
+        shown = self._active
+        if shown is not None and shown.meta.history != head.history:
+            self.discard()  # nothing of another history may be served, not even while restoring
+        elif shown is not None and head.batch < shown.meta.batch:
+            raise ForeignState(f"head covers batch {head.batch}, after it had covered {shown.meta.batch}")
+        if head.prefix is None:
+            await self._show_empty()
+        else:
+            await self._advance(head)
 
     def _shows(self, head: Head) -> bool:
         shown = self._active
@@ -164,14 +206,12 @@ class Replica:
         )
 
     async def _advance(self, head: Head) -> None:
-        if self._prefix == head.prefix and self._active is not None and self._active.meta.history == head.history:
+        if self._active is not None and self._prefix == head.prefix:
             try:
                 await self._apply_changes(head)
                 return
-            except (GapTooWide, LtxError, ObjectStoreError) as error:
+            except (GapTooWide, LtxError) as error:
                 log.info("tenant %s: restoring instead of applying changes: %s", self.tenant, error)
-        if self._active is not None and self._active.meta.history != head.history:
-            self.discard()  # nothing of another history may be served, not even while restoring
         await self._restore(head)
 
     # --- by changes ---------------------------------------------------------------------------------------------
@@ -182,11 +222,9 @@ class Replica:
         files = await self._changes.between(target.position, head.txid)
         self._spare = None  # whatever fails from here on, this file is no copy of anything
         try:
-            await self._in_thread(_apply_all, target, files)
-            target.position = max(head.txid, target.position)
-            generation = await self._in_thread(_proved, target, head)
+            generation = await self._in_thread(_brought_forward, target, files, head)
         except BaseException:
-            target.unlink()
+            target.discard()
             raise
         retired = self._active
         self._swap(generation)
@@ -199,8 +237,10 @@ class Replica:
         if self._spare is not None and await wait_until_free(self._spare, limits.IDLE_COPY_WAIT_SECONDS):
             return self._spare
         if self._spare is not None:
-            self._spare.unlink()  # slow readers keep their open file; the next copy has another name
-        return await self._in_thread(self._active.copy.duplicate, self._new_path())
+            self._spare.discard()  # its slow readers are undisturbed; the next copy has another name
+            self._spare = None
+        self._spare = await self._in_thread(self._active.copy.duplicate, self._new_path())
+        return self._spare
 
     # --- by restoring -------------------------------------------------------------------------------------------
 
@@ -216,12 +256,12 @@ class Replica:
             else:
                 generation = await self._in_thread(_proved_covered, copy, head, await self._head_again(head))
         except BaseException:
-            copy.unlink()
+            copy.discard()
             raise
         if self._spare is not None:
-            self._spare.unlink()
+            self._spare.discard()
         if (retired := self._active) is not None:
-            retired.copy.unlink()
+            retired.copy.discard()
         self._spare, self._changes, self._prefix = None, changes, head.prefix
         self._swap(generation)
 
@@ -244,15 +284,12 @@ class Replica:
         """The boundary lay after head: what it holds may be shown only if head covers it by now."""
         reading = await self._head_file.read()
         if reading is None or reading.head.prefix != head.prefix:
-            raise ForeignState("head moved to another prefix while its state was restored")
+            raise NotCovered("head moved to another prefix while its state was restored")
         return reading.head
 
     async def _show_empty(self) -> None:
         """A tenant that never committed is an empty store at commit 0."""
-        path = self._new_path()
-        await self._in_thread(_make_empty, path)
-        self._prefix = None
-        self._swap(Generation(Copy(path, 0)))
+        self._swap(await self._in_thread(_empty_generation, self._new_path()))
 
     # --- small things -------------------------------------------------------------------------------------------
 
@@ -265,41 +302,47 @@ class Replica:
     def _note_foreign(self, error: ForeignState) -> None:
         """Both copies are discarded; after two such states in a row the replica backs off and raises an alarm."""
         self._foreign_states += 1
-        self._reading = None
-        self._changes = None
-        self._prefix = None
+        self.discard()
         log.error("tenant %s: %s", self.tenant, error)
         if self.is_alarmed:
             steps = limits.RESTORE_BACKOFF_SECONDS
             step = min(self._foreign_states - FOREIGN_STATES_MAX, len(steps) - 1)
             self._backing_off_until = time.monotonic() + steps[step]
-        raise MemoreeError(Code.INDEX_NOT_READY, str(error), retry_after_seconds=1.0) from error
+        raise _not_ready(str(error)) from error
 
     def _new_path(self) -> Path:
         self._files_made += 1
-        return self._directory / f"{self._files_made:06}.sqlite3"
+        return self._path.with_name(f"{self._path.name}-{self._files_made:06}.sqlite3")
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._environment.executor, work, *arguments)
 
     def discard(self) -> None:
-        """Evict: unlink the files; requests that still read them are undisturbed."""
+        """Keep no state; the files go once no request reads them any more."""
         if self._active is not None:
-            self._active.copy.unlink()
+            self._active.copy.discard()
             self._active.retire()
-            self._active = None
         if self._spare is not None:
-            self._spare.unlink()
-            self._spare = None
+            self._spare.discard()
+        self._active = self._spare = self._changes = self._prefix = self._reading = None
+
+    async def close(self) -> None:
+        if (refreshing := self._refreshing) is not None:
+            refreshing.cancel()
+            await asyncio.wait((refreshing,))
+        self.discard()
 
 
-def _apply_all(target: Copy, files: Sequence[LtxFile]) -> None:
+def _brought_forward(target: Copy, files: Sequence[LtxFile], head: Head) -> Generation:
+    """Apply changes to a copy nobody has open, and prove it. On failure the copy is no copy of anything."""
     descriptor = os.open(target.path, os.O_RDWR | os.O_CLOEXEC)
     try:
         for file in files:
             apply(file, descriptor)
     finally:
         os.close(descriptor)
+    target.position = max(head.txid, target.position)
+    return _proved(target, head)
 
 
 def _proved(copy: Copy, head: Head) -> Generation:
@@ -318,10 +361,13 @@ def _proved_covered(copy: Copy, before: Head, now: Head) -> Generation:
     Litestream adds changes of its own, and raw files vanish, so the exact state may not be had any more."""
     generation, epoch = _opened(copy, now)
     found = generation.meta
-    covered = before.batch <= found.batch <= now.batch and before.commit_seq <= found.commit_seq <= now.commit_seq
-    if found.epoch != epoch or not covered:
+    message = f"TXID {copy.position} holds batch {found.batch}; head covers {before.batch} to {now.batch}"
+    if found.epoch != epoch or found.batch < before.batch or found.commit_seq < before.commit_seq:
         generation.retire()
-        raise ForeignState(f"TXID {copy.position} holds batch {found.batch}; head covers {before.batch} to {now.batch}")
+        raise ForeignState(message)
+    if found.batch > now.batch or found.commit_seq > now.commit_seq:
+        generation.retire()
+        raise NotCovered(message)
     return generation
 
 
@@ -337,11 +383,14 @@ def _opened(copy: Copy, head: Head) -> tuple[Generation, int]:
     return generation, layout.epoch_of(head.prefix)
 
 
-def _make_empty(path: Path) -> None:
+def _empty_generation(path: Path) -> Generation:
     db = open_writer(path, replicated=False)
-    schema.create_or_migrate(db)
-    db.execute("PRAGMA journal_mode = DELETE")
-    db.close()
+    try:
+        schema.create_or_migrate(db)
+        db.execute("PRAGMA journal_mode = DELETE")
+    finally:
+        db.close()
+    return Generation(Copy(path, 0))
 
 
 def _not_ready(message: str) -> MemoreeError:

@@ -65,9 +65,7 @@ class Head:
         try:
             document = orjson.loads(body)
             if document["format"] > HEAD_FORMAT:
-                raise MemoreeError(
-                    Code.CONFIG_ERROR, f"head has format {document['format']}; upgrade this program"
-                )
+                raise MemoreeError(Code.CONFIG_ERROR, f"head has format {document['format']}; upgrade this program")
             return cls(**document)
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise MemoreeError(Code.INTEGRITY_ERROR, f"head.json is damaged: {error}") from error
@@ -155,9 +153,7 @@ class HeadFile:
         """Replace `current` by `new`, which gets a fresh write id and the next revision. Returns only when it is
         certain that it did. Raises `HeadLost` when it is certain that somebody else's write is head now, and
         `INTEGRITY_ERROR` for a damaged head. Cancelled, it leaves undecided whether head moved."""
-        new = replace(
-            new, write_id=new_ulid(), revision=current.head.revision + 1, updated_at=stored(utc_now())
-        )
+        new = replace(new, write_id=new_ulid(), revision=current.head.revision + 1, updated_at=stored(utc_now()))
         body = new.to_bytes()
         delay = RETRY_SECONDS_MIN
         stale_reads_left = STALE_READS_MAX

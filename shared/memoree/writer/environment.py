@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from memoree import limits
 from memoree.clock import Clock, utc_now
-from memoree.objects import ObjectStore
+from memoree.objects import ObjectStore, StoreUnavailable
 from memoree.objects.blobs import BlobStore
 from memoree.operations.view import ServiceFacts
 from memoree.process_directory import ProcessDirectory
@@ -52,5 +52,10 @@ class LoopBlobs:
         self._loop = loop
 
     def read(self, digest: bytes, size: int) -> bytes:
-        reading = self._blobs.read(digest.hex(), size=size)
-        return asyncio.run_coroutine_threadsafe(reading, self._loop).result(BLOB_READ_SECONDS_MAX)
+        """Raises `INTEGRITY_ERROR`, and `StoreUnavailable` also when the bytes take too long."""
+        reading = asyncio.run_coroutine_threadsafe(self._blobs.read(digest.hex(), size=size), self._loop)
+        try:
+            return reading.result(BLOB_READ_SECONDS_MAX)
+        except TimeoutError:
+            reading.cancel()
+            raise StoreUnavailable(f"blob {digest.hex()} did not arrive in {BLOB_READ_SECONDS_MAX:g} s") from None

@@ -26,7 +26,6 @@ from memoree.ids import AttemptId
 from memoree.operations.execute import decide
 from memoree.operations.view import BlobPresence, BlobReader, ServiceFacts, Transaction
 
-
 _LAST_INSTANT = "SELECT created_at FROM events ORDER BY commit_seq DESC LIMIT 1"
 
 
@@ -181,9 +180,7 @@ def _expired(command: Command, counters: meta.Meta) -> MemoreeError | None:
     )
 
 
-def _refused(
-    attempt_id: AttemptId, counters: meta.Meta, error: MemoreeError, *, status: attempts.Status
-) -> Attempt:
+def _refused(attempt_id: AttemptId, counters: meta.Meta, error: MemoreeError, *, status: attempts.Status) -> Attempt:
     return Attempt(
         attempt_id=attempt_id,
         status=status,

@@ -25,7 +25,7 @@ from memoree.database.connection import open_writer
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, new_ulid
-from memoree.objects import PreconditionFailed
+from memoree.objects import ObjectStoreError, PreconditionFailed
 from memoree.objects.blobs import BlobStore, tenant_directory_name
 from memoree.operations.view import BlobPresence
 from memoree.replication import layout
@@ -42,7 +42,8 @@ from memoree.writer.environment import LoopBlobs, WriterEnvironment
 from memoree.writer.group_commit import Committed, GroupCommitter
 
 RESTORE_TRIES_MAX = 5
-CHILD_RESTART_SECONDS = 0.2
+SYNC_RETRY_SECONDS_MIN = 0.05
+SYNC_RETRY_SECONDS_MAX = 1.0
 DATABASE_NAME = "tenant.sqlite3"
 
 Result = TypeVar("Result")
@@ -58,6 +59,10 @@ class LeaseHeld(Exception):
         self.seconds = seconds
 
 
+class BatchFailed(Exception):
+    """Deciding a batch met a fault that is no refusal. It was rolled back whole; the reign is sound and goes on."""
+
+
 class Reign:
     """An epoch this process holds. Made by `Reign.begin`; not for use by two tasks at a time."""
 
@@ -65,14 +70,16 @@ class Reign:
         self.tenant = tenant
         self.settled = False
         self.used_at = time.monotonic()
+        """When it last began or ended a piece of work: idleness counts from here."""
         self._environment = environment
         self._head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
         self._head = head
         self._head_lock = asyncio.Lock()
         self._head_moved_at = time.monotonic()
         self._lost = False
-        self._restoring = False
-        """Restoring has a deadline of its own, longer than the watchdog's."""
+        self._progress_at: float | None = time.monotonic()
+        """When the work at hand last got on; `None` while nothing has to: idle, or restoring, which has a deadline
+        of its own, longer than the watchdog's."""
         self._loop = asyncio.get_running_loop()
         owner = head.head.owner
         assert owner is not None
@@ -97,13 +104,16 @@ class Reign:
     # --- beginning ----------------------------------------------------------------------------------------------
 
     @classmethod
-    async def begin(cls, tenant: str, environment: WriterEnvironment, *, unleased: bool = False) -> Reign:
-        """Take the tenant over as a new epoch, or give birth to it. `unleased` skips the wait for the lease: for
-        a supervisor that reaped its own writer; the epoch's compare-and-swap is the fence either way.
+    async def begin(
+        cls, tenant: str, environment: WriterEnvironment, *, unleased: bool = False, reaped_owner: str | None = None
+    ) -> Reign:
+        """Take the tenant over as a new epoch, or give birth to it. The lease of `reaped_owner`, an ended reign of
+        the caller's own, is not waited for, and with `unleased` nobody's is: for a supervisor that reaped its own
+        writer. The epoch's compare-and-swap is the fence either way.
 
         Raises `LeaseHeld`, `HeadLost` (a rival was faster), `StoreUnavailable`, and `MemoreeError` for damage.
         """
-        reading = await cls._claim(tenant, environment, unleased=unleased)
+        reading = await cls._claim(tenant, environment, unleased=unleased, reaped_owner=reaped_owner)
         reach("takeover_claimed")
         reign = cls(tenant, environment, reading)
         reign._heartbeat = asyncio.create_task(reign._renew_lease())
@@ -112,17 +122,21 @@ class Reign:
         except BaseException:
             await reign.abandon()
             raise
+        reign._rest()
         return reign
 
     @staticmethod
-    async def _claim(tenant: str, environment: WriterEnvironment, *, unleased: bool) -> HeadReading:
+    async def _claim(
+        tenant: str, environment: WriterEnvironment, *, unleased: bool, reaped_owner: str | None
+    ) -> HeadReading:
         """Step 1: from its success on, the old writer can no longer commit."""
         head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
         reading = await head_file.read()
         if reading is None:
             reading = await head_file.create(schema.SCHEMA_VERSION, schema.EMPTY_INTEGRITY.hex())
         schema.check_version(reading.head.schema_version)
-        if not unleased and (left := reading.lease_seconds_left(environment.timings.lease_ttl)) > 0:
+        left = reading.lease_seconds_left(environment.timings.lease_ttl)
+        if left > 0 and not unleased and reading.head.owner != reaped_owner:
             raise LeaseHeld(reading.head.owner, left)
         claim = replace(reading.head, epoch=reading.head.epoch + 1, owner=new_ulid(), released_at=None)
         return await head_file.swap(reading, claim)
@@ -131,6 +145,7 @@ class Reign:
         """Steps 2 to 4: our own copy of everything, replicated whole, before head points at it."""
         parent = self.head.prefix
         parent_txid = await self._restore(parent) if parent is not None else 0
+        self._progress()
         reach("takeover_restored")
         counters = await self._in_thread(self._open_database)
         self._check_not_behind(counters, parent)
@@ -146,7 +161,7 @@ class Reign:
     async def _restore(self, prefix: str) -> int:
         """Step 2: the newest state the old prefix can give, uncovered commits included; returns its TXID."""
         target = self._environment.replica_target(layout.tenant_prefix(self.tenant) + prefix)
-        self._restoring = True
+        self._progress_at = None
         for _ in range(RESTORE_TRIES_MAX):
             boundaries = restorable_boundaries(await self._ltx_names(prefix))
             if not boundaries:
@@ -155,7 +170,6 @@ class Reign:
                 await restore(target, boundaries[-1], self._database)
             except NotRestorable:
                 continue  # compaction or retention changed the prefix after it was listed
-            self._restoring = False
             return boundaries[-1]
         raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {self.tenant}: nothing in {prefix} can be restored")
 
@@ -179,11 +193,13 @@ class Reign:
         """What was covered must be there: otherwise acknowledged writes are missing, and nobody may go on."""
         head = self.head
         expected_epoch = layout.epoch_of(parent) if parent is not None else 0
-        if counters.epoch != expected_epoch or (counters.batch, counters.commit_seq) < (head.batch, head.commit_seq):
+        is_lineage = (counters.epoch, counters.history) == (expected_epoch, head.history)
+        if not is_lineage or counters.batch < head.batch or counters.commit_seq < head.commit_seq:
             raise MemoreeError(
                 Code.INTEGRITY_ERROR,
-                f"tenant {self.tenant}: {parent} restores to epoch {counters.epoch}, batch {counters.batch}, commit "
-                f"{counters.commit_seq}; head covers batch {head.batch}, commit {head.commit_seq}",
+                f"tenant {self.tenant}: {parent} restores to history {counters.history}, epoch {counters.epoch}, batch "
+                f"{counters.batch}, commit {counters.commit_seq}; head covers history {head.history}, batch "
+                f"{head.batch}, commit {head.commit_seq}",
             )
 
     async def _write_ledger(self, parent_txid: int, counters: Meta) -> None:
@@ -207,7 +223,6 @@ class Reign:
         async for _ in self._environment.store.list(layout.tenant_prefix(self.tenant) + self.prefix):
             raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {self.tenant}: {self.prefix} is not empty")
         counters.epoch = self.head.epoch
-        counters.history = self.head.history
         await self._in_thread(meta.write, self._connection, counters)
 
     # --- committing ---------------------------------------------------------------------------------------------
@@ -215,33 +230,50 @@ class Reign:
     async def commit(self, commands: Sequence[Command], presence: BlobPresence) -> Committed:
         """Apply a batch and cover it. When this returns, its outcomes may be acknowledged.
 
-        Raises `HeadLost`; any other exception leaves the batch undecided. Either way the reign must be abandoned.
+        Raises `BatchFailed` and `ObjectStoreError`, after which the reign goes on; after any other exception it
+        must be abandoned.
         """
         return await self._commit(lambda committer: committer.commit(commands, presence))
 
     async def _commit(self, decide: Callable[[GroupCommitter], Committed]) -> Committed:
         self._check_held()
-        self.used_at = time.monotonic()
-        assert self._committer is not None
-        committed = await self._in_thread(decide, self._committer)
+        self._progress()
+        committed = await self._decided(decide)
         reach("applied")
         if committed.batch_to_cover > self.head.batch:
             txid = await self._sync()
             reach("synced")
             await self._move_head(committed.meta, txid)
-        self.used_at = time.monotonic()
+        self._rest()
         return committed
+
+    async def _decided(self, decide: Callable[[GroupCommitter], Committed]) -> Committed:
+        """Run the transaction. A fault of the database itself (`apsw.Error`) is the end of this copy of it; a blob
+        that could not be read for lack of an answer is the store's fault, not the batch's."""
+        assert self._committer is not None
+        try:
+            return await self._in_thread(decide, self._committer)
+        except apsw.Error:
+            raise
+        except Exception as error:
+            if self._connection.in_transaction:
+                raise
+            self._rest()
+            if isinstance(error, ObjectStoreError):
+                raise
+            raise BatchFailed(f"deciding a batch failed: {error!r}") from error
 
     def has_decided(self, attempt_id: AttemptId) -> bool:
         """Whether the attempt is decided already, covered or not."""
         return attempts.find(self._connection, attempt_id) is not None
 
-    async def refuse(self, command: Command, error: MemoreeError) -> Committed:
-        """Decide a command against it without trying it, and cover that."""
-        return await self._commit(lambda committer: committer.refuse(command, error))
+    async def refuse(self, attempt_id: AttemptId, error: MemoreeError) -> Committed:
+        """Decide an attempt against it without trying it, unless it is decided already, and cover that."""
+        return await self._commit(lambda committer: committer.refuse(attempt_id, error))
 
     async def _sync(self) -> int:
         """Everything committed is in the prefix; returns its TXID. Until that is certain nothing else is done."""
+        pause = SYNC_RETRY_SECONDS_MIN
         while True:
             self._check_held()
             try:
@@ -250,11 +282,13 @@ class Reign:
                 log.warning("tenant %s: sync is undecided, asking again: %s", self.tenant, error)
             except LitestreamGone as error:
                 log.warning("tenant %s: restarting Litestream: %s", self.tenant, error)
-                await asyncio.sleep(CHILD_RESTART_SECONDS)
                 await self._restart_child()
             else:
+                self._progress()
                 return synced.replicated_txid
-            self.used_at = time.monotonic()
+            self._progress()
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, SYNC_RETRY_SECONDS_MAX)
 
     async def _restart_child(self) -> None:
         self._check_held()
@@ -263,7 +297,7 @@ class Reign:
         except LitestreamGone as error:
             log.warning("tenant %s: Litestream does not start: %s", self.tenant, error)
 
-    async def _move_head(self, counters: Meta, txid: int) -> None:
+    async def _move_head(self, counters: Meta, txid: int, *, released_at: str | None = None) -> None:
         """The commit point."""
         await self._swap_head(
             prefix=self.prefix,
@@ -273,6 +307,7 @@ class Reign:
             hlc=counters.hlc,
             schema_version=counters.schema_version,
             integrity=counters.integrity.hex(),
+            released_at=released_at,
         )
 
     async def _swap_head(self, **changes: Any) -> None:
@@ -280,7 +315,7 @@ class Reign:
             self._check_held()
             try:
                 self._head = await self._head_file.swap(self._head, replace(self.head, **changes))
-            except HeadLost:
+            except BaseException:  # lost, damaged, or cancelled and so undecided: nothing may follow
                 await self._fall()
                 raise
             self._head_moved_at = time.monotonic()
@@ -293,14 +328,23 @@ class Reign:
         while True:
             await asyncio.sleep(timings.lease_renew / 2)
             now = time.monotonic()
-            hung = now - self.used_at > timings.watchdog and not self._restoring
+            hung = self._progress_at is not None and now - self._progress_at > timings.watchdog
             if hung or now - self._head_moved_at < timings.lease_renew:
                 continue
             try:
                 await self._swap_head()
-            except HeadLost as error:
+            except Exception as error:  # whatever it was, the reign is lost, and whoever works in it will notice
                 log.warning("tenant %s: the reign is over: %s", self.tenant, error)
                 return
+
+    def _progress(self) -> None:
+        """The work at hand got on: the heartbeat may go on."""
+        self.used_at = self._progress_at = time.monotonic()
+
+    def _rest(self) -> None:
+        """The work is done; an idle reign keeps its lease until it is settled."""
+        self.used_at = time.monotonic()
+        self._progress_at = None
 
     def _check_held(self) -> None:
         if self._lost:
@@ -316,30 +360,35 @@ class Reign:
     async def settle(self) -> None:
         """Release the lease and stop the child; from now on the tenant costs no request. Raises `HeadLost`."""
         self._check_held()
+        self._progress()
+        counters = await self._in_thread(meta.read, self._connection)
         txid = await self._sync()
         async with self._head_lock:  # never in the middle of a renewal, which would leave head undecided
             await self._stop_heartbeat()
         await self._litestream.stop()
         reach("settling")
-        await self._swap_head(txid=txid, released_at=stored(utc_now()))
+        # With all its counters: a TXID alone could name a state that head does not vouch for.
+        await self._move_head(counters, txid, released_at=stored(utc_now()))
         self.settled = True
 
     async def resume(self) -> None:
         """Continue a settled epoch, if head is exactly as this process left it. Raises `HeadLost`."""
         await self._swap_head(released_at=None)
         self.settled = False
-        self.used_at = time.monotonic()
+        self._progress()
         self._heartbeat = asyncio.create_task(self._renew_lease())
         await self._restart_child()
 
     async def abandon(self) -> None:
         """End the reign without a trace: kill the child, close the database, remove the directory."""
         await self._stop_heartbeat()
-        await self._fall()
-        if self._db is not None:
-            await self._in_thread(self._db.close)
-            self._db = None
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        try:
+            await self._fall()
+        finally:
+            if self._db is not None:
+                await self._in_thread(self._db.close)
+                self._db = None
+            await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def _stop_heartbeat(self) -> None:
         if self._heartbeat is not None:
@@ -355,4 +404,10 @@ class Reign:
         return self._db
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        return await self._loop.run_in_executor(self._environment.executor, work, *arguments)
+        """Cancelled, it still waits for the thread: nobody else may touch the connection before it is done."""
+        running = self._loop.run_in_executor(self._environment.executor, work, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait((running,))
+            raise

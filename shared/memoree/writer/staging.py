@@ -55,12 +55,27 @@ class ClaimCheck:
         document = {"parked": self.attempt_id, "tenant": self.tenant, "digest": self.digest.hex()}
         return orjson.dumps(document).decode()
 
+    @classmethod
+    def of(cls, body: str) -> ClaimCheck | None:
+        """The claim check in a message; `None` for any other message."""
+        if not body.startswith('{"parked"'):
+            return None
+        try:
+            document = orjson.loads(body)
+            if not is_attempt_id(document["parked"]):
+                return None
+            return cls(AttemptId(document["parked"]), document["tenant"], bytes.fromhex(document["digest"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None
+
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """Commands ready to be applied, and the blobs proved for them. `parked` are keys to remove once acked."""
+    """Commands ready to be applied, and the blobs proved for them. `refusals` are attempts whose parked command is
+    not there as it was parked. `parked` are keys to remove once acked."""
 
     commands: Sequence[Command]
+    refusals: Sequence[tuple[AttemptId, MemoreeError]]
     blobs: ProvedBlobs
     parked: Sequence[str]
 
@@ -69,10 +84,15 @@ async def stage(store: ObjectStore, tenant: str, messages: Sequence[Message]) ->
     """Everything the transaction will need from outside. Raises `StoreUnavailable` and `UnknownCommand`."""
     proved = ProvedBlobs()
     blobs = BlobStore(store, tenant)
-    parked = [key for message in messages if (key := _parked_key(tenant, message.body)) is not None]
+    checks = [check for message in messages if (check := ClaimCheck.of(message.body)) is not None]
+    refusals: list[tuple[AttemptId, MemoreeError]] = []
 
     async def one(message: Message) -> Command | None:
-        command = await _command(store, tenant, message)
+        try:
+            command = await _command(store, tenant, message)
+        except _ParkedCommandLost as lost:
+            refusals.append((lost.attempt_id, _PARKED_COMMAND_LOST))
+            return None
         if command is None or command.call.content is None or command.call.content.inline:
             return command
         content = await _prove(
@@ -81,19 +101,34 @@ async def stage(store: ObjectStore, tenant: str, messages: Sequence[Message]) ->
         return replace(command, call=replace(command.call, content=content))
 
     commands = await _bounded_gather(one, messages)
-    return Staged([command for command in commands if command is not None], proved, parked)
+    return Staged(
+        [command for command in commands if command is not None],
+        refusals,
+        proved,
+        [layout.parked_command_key(tenant, check.attempt_id) for check in checks],
+    )
+
+
+class _ParkedCommandLost(Exception):
+    def __init__(self, attempt_id: AttemptId) -> None:
+        super().__init__(f"the parked command of {attempt_id} is not there as it was parked")
+        self.attempt_id = attempt_id
+
+
+_PARKED_COMMAND_LOST = MemoreeError(
+    Code.TRANSPORT_ERROR,
+    "the write was lost on its way to the writer; nothing was stored, send it again",
+    details={"reason": "command_missing"},
+    retry_after_seconds=1.0,
+)
 
 
 async def _command(store: ObjectStore, tenant: str, message: Message) -> Command | None:
-    """The command of a message; `None`, logged, for one that no api can have sent."""
+    """The command of a message; `None`, logged, for one that no api can have sent. Raises `_ParkedCommandLost`."""
     body = message.body.encode()
     try:
-        if (key := _parked_key(tenant, message.body)) is not None:
-            found = await store.get(key)
-            assert found is not None
-            body = found.body
-            if blake3(body).hexdigest() != orjson.loads(message.body)["digest"]:
-                raise MemoreeError(Code.INTEGRITY_ERROR, f"the parked command {key} is not what was parked")
+        if (check := ClaimCheck.of(message.body)) is not None:
+            body = await _parked_body(store, tenant, check)
         command = from_message(body)
         if command.tenant != tenant:
             raise MemoreeError(Code.INTEGRITY_ERROR, f"a command of {command.tenant} in the group of {tenant}")
@@ -102,9 +137,20 @@ async def _command(store: ObjectStore, tenant: str, message: Message) -> Command
         if error.code is Code.CONFIG_ERROR:
             raise UnknownCommand(error.message) from error
         log.error("message %s is dropped: %s", message.message_id, error)
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, ObjectMissing) as error:
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         log.error("message %s is dropped: %r", message.message_id, error)
     return None
+
+
+async def _parked_body(store: ObjectStore, tenant: str, check: ClaimCheck) -> bytes:
+    try:
+        found = await store.get(layout.parked_command_key(tenant, check.attempt_id))
+    except ObjectMissing:
+        raise _ParkedCommandLost(check.attempt_id) from None
+    assert found is not None
+    if blake3(found.body).digest() != check.digest:
+        raise _ParkedCommandLost(check.attempt_id)
+    return found.body
 
 
 async def _prove(blobs: BlobStore, content: StagedContent, proved: ProvedBlobs, *, wants_text: bool) -> StagedContent:
@@ -114,28 +160,27 @@ async def _prove(blobs: BlobStore, content: StagedContent, proved: ProvedBlobs, 
         if content.data is None:
             return content
         await blobs.put(content.data)
-    proved.present.add(content.digest)
     if content.data is None and wants_text:
-        return replace(content, data=await blobs.read(digest, size=content.size))
+        try:
+            content = replace(content, data=await blobs.read(digest, size=content.size))
+        except MemoreeError as error:
+            log.error("a blob is not what its name says, the command citing it will be refused: %s", error)
+            return content
+    proved.present.add(content.digest)
     return content
 
 
-def _parked_key(tenant: str, body: str) -> str | None:
-    if not body.startswith('{"parked"'):
-        return None
-    attempt = orjson.loads(body)["parked"]
-    return layout.parked_command_key(tenant, attempt) if is_attempt_id(attempt) else None
-
-
-async def mark_try(store: ObjectStore, tenant: str, attempt_id: AttemptId) -> bool:
-    """Leave a mark before a risky application; false when this attempt has had all its tries (design §5.2)."""
+async def mark_try(store: ObjectStore, tenant: str, attempt_id: AttemptId) -> str | None:
+    """Leave a mark before a risky application and return its key; `None` when this attempt has had all its tries
+    (design §5.2)."""
     for number in range(1, limits.POISON_TRIES_MAX + 1):
+        key = layout.try_key(tenant, attempt_id, number)
         try:
-            await store.put(layout.try_key(tenant, attempt_id, number), b"", if_absent=True)
+            await store.put(key, b"", if_absent=True)
         except PreconditionFailed:
             continue
-        return True
-    return False
+        return key
+    return None
 
 
 async def _bounded_gather(work: Callable[[Item], Awaitable[Outcome]], items: Sequence[Item]) -> list[Outcome]:
@@ -146,4 +191,9 @@ async def _bounded_gather(work: Callable[[Item], Awaitable[Outcome]], items: Seq
         async with permits:
             return await work(item)
 
-    return list(await asyncio.gather(*(one(item) for item in items)))
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -13,13 +13,15 @@ from memoree.objects import ObjectStoreError
 from memoree.queue import CommandQueue, Message
 from memoree.replication.head import HeadLost
 from memoree.writer.environment import WriterEnvironment
-from memoree.writer.reign import LeaseHeld, Reign
+from memoree.writer.reign import BatchFailed, LeaseHeld, Reign
 from memoree.writer.staging import Staged, UnknownCommand, mark_try, stage
 
 log = logging.getLogger(__name__)
 
 STORE_BACK_OFF_SECONDS = 0.3
 DAMAGE_BACK_OFF_SECONDS = 5.0
+FAULT_BACK_OFF_SECONDS = (0.0, 0.3, 1.0, 3.0, 10.0)
+"""After faults in a row that ended the reign: every new one costs a restore and an upload of the whole database."""
 
 
 class TenantActor:
@@ -31,13 +33,13 @@ class TenantActor:
         self._queue = queue
         self._unleased = unleased
         self._reign: Reign | None = None
+        self._reaped_owner: str | None = None
+        """Of the last reign this actor ended: its lease is not waited for."""
+        self._faults = 0
         self._turn = asyncio.Lock()
+        self.used_at = time.monotonic()
         self.blocked_until = 0.0
         """Monotonic time before which this tenant's messages are not worth receiving."""
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._turn.locked()
 
     @property
     def idle_since(self) -> float:
@@ -46,53 +48,84 @@ class TenantActor:
             return float("inf")
         return self._reign.used_at
 
+    @property
+    def holds_lease(self) -> bool:
+        return self._reign is not None and not self._reign.settled
+
     async def serve(self, messages: Sequence[Message]) -> None:
-        """Apply, cover and acknowledge; or give the messages back and say for how long."""
+        """Apply, cover and acknowledge; or give the messages back and say for how long. Raises `QueueError`, which
+        leaves the messages to return by themselves."""
         async with self._turn:
             try:
-                await self._serve(messages)
+                staged = await self._apply(messages)
             except LeaseHeld as held:
                 await self._give_back(messages, held.seconds, held)
             except HeadLost as lost:
                 await self._end_reign()
                 await self._give_back(messages, 0.0, lost)
+            except BatchFailed as failed:
+                log.exception("tenant %s: a batch was rolled back", self.tenant)
+                await self._give_back(messages, 0.0, failed)
             except ObjectStoreError as error:
                 await self._give_back(messages, STORE_BACK_OFF_SECONDS, error)
-            except (MemoreeError, UnknownCommand) as error:
+            except UnknownCommand as error:
+                log.error("tenant %s cannot be written: %s", self.tenant, error)
+                await self._give_back(messages, DAMAGE_BACK_OFF_SECONDS, error)
+            except MemoreeError as error:
                 log.error("tenant %s cannot be written: %s", self.tenant, error)
                 await self._end_reign()
                 await self._give_back(messages, DAMAGE_BACK_OFF_SECONDS, error)
             except Exception as error:
                 log.exception("tenant %s: a batch failed and is abandoned", self.tenant)
                 await self._end_reign()
-                await self._give_back(messages, 0.0, error)
+                await self._give_back(messages, self._fault_back_off(), error)
+            else:
+                self._faults = 0
+                self.used_at = time.monotonic()
+                await self._queue.ack(messages)
+                reach("acked")
+                await self._remove_parked(staged.parked)
 
-    async def _serve(self, messages: Sequence[Message]) -> None:
+    async def _apply(self, messages: Sequence[Message]) -> Staged:
+        """When this returns, every command of the messages is decided and covered."""
         reach("received")
         staged = await stage(self._environment.store, self.tenant, messages)
         reach("staged")
+        for attempt_id, error in staged.refusals:
+            reign = await self._held_reign()
+            await reign.refuse(attempt_id, error)
         if any(message.receive_count > 1 for message in messages):
             await self._apply_one_by_one(staged)
         elif staged.commands:
             reign = await self._held_reign()
             await reign.commit(staged.commands, staged.blobs)
-        await self._queue.ack(messages)
-        reach("acked")
-        for key in staged.parked:
-            await self._environment.store.delete(key)
+        return staged
+
+    async def _remove_parked(self, keys: Sequence[str]) -> None:
+        """The commands are acknowledged, nobody reads them again; what is left is removed by lifecycle."""
+        for key in keys:
+            try:
+                await self._environment.store.delete(key)
+            except ObjectStoreError as error:
+                log.info("tenant %s: %s stays until its lifecycle ends: %s", self.tenant, key, error)
 
     async def _apply_one_by_one(self, staged: Staged) -> None:
         """A redelivered batch may hold a command that kills the process: each gets a commit and a mark of its own.
 
         After three tries it is refused for good, so that it blocks nobody."""
+        store = self._environment.store
         for command in staged.commands:
             reign = await self._held_reign()
-            if reign.has_decided(command.attempt_id) or await mark_try(
-                self._environment.store, self.tenant, command.attempt_id
-            ):
+            if reign.has_decided(command.attempt_id):
                 await reign.commit([command], staged.blobs)
+            elif (mark := await mark_try(store, self.tenant, command.attempt_id)) is None:
+                await reign.refuse(command.attempt_id, _POISONED)
             else:
-                await reign.refuse(command, _POISONED)
+                try:
+                    await reign.commit([command], staged.blobs)
+                except ObjectStoreError:
+                    await store.delete(mark)  # the store was at fault, not the command
+                    raise
 
     async def _held_reign(self) -> Reign:
         """The reign in force: kept, continued after settling, or newly taken."""
@@ -102,29 +135,42 @@ class TenantActor:
             except HeadLost:
                 await self._end_reign()
         if self._reign is None:
-            self._reign = await Reign.begin(self.tenant, self._environment, unleased=self._unleased)
+            self._reign = await Reign.begin(
+                self.tenant, self._environment, unleased=self._unleased, reaped_owner=self._reaped_owner
+            )
             self._unleased = False
         return self._reign
 
     async def settle(self) -> None:
-        """Release the lease, if one is held; the epoch may be continued."""
+        """Release the lease, if one is held; the epoch may be continued. A reign that cannot is ended."""
         async with self._turn:
-            if self._reign is None or self._reign.settled:
-                return
-            try:
-                await self._reign.settle()
-            except HeadLost:
-                await self._end_reign()
+            await self._settle()
 
     async def close(self) -> None:
-        await self.settle()
+        """Release the lease and keep nothing."""
         async with self._turn:
+            await self._settle()
+            await self._end_reign()
+
+    async def _settle(self) -> None:
+        if self._reign is None or self._reign.settled:
+            return
+        try:
+            await self._reign.settle()
+        except Exception as error:  # an unsettled reign is ended just as safely, its lease runs out by itself
+            log.warning("tenant %s: not settled: %r", self.tenant, error)
             await self._end_reign()
 
     async def _end_reign(self) -> None:
         reign, self._reign = self._reign, None
         if reign is not None:
+            self._reaped_owner = reign.head.owner
             await reign.abandon()
+
+    def _fault_back_off(self) -> float:
+        seconds = FAULT_BACK_OFF_SECONDS[min(self._faults, len(FAULT_BACK_OFF_SECONDS) - 1)]
+        self._faults += 1
+        return seconds
 
     async def _give_back(self, messages: Sequence[Message], seconds: float, why: BaseException) -> None:
         """Undecided messages return to the queue; until then this group is not asked for."""

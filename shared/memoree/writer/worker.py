@@ -16,6 +16,10 @@ from memoree.writer.tenant import TenantActor
 
 HOUSEKEEPING_SECONDS = 1.0
 QUEUE_RETRY_SECONDS = 0.5
+BATCHES_IN_HAND_MAX = 2 * limits.TENANTS_HELD_MAX
+"""No more is received while so many batches wait for their tenant's turn."""
+ACTORS_KEPT_MAX = 2 * limits.TENANTS_HELD_MAX
+"""A settled tenant keeps its database open, to be continued; beyond this many the longest unused are closed."""
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +34,12 @@ class WriterWorker:
         self._queue = queue
         self._supervised = supervised
         self._actors: dict[str, TenantActor] = {}
-        self._held: dict[str, Sequence[Message]] = {}
-        self._serving: set[asyncio.Task[None]] = set()
+        self._in_hand: dict[asyncio.Task[None], Sequence[Message]] = {}
+        self._turns = asyncio.Semaphore(limits.TENANTS_HELD_MAX)
+        self._admitted: dict[str, int] = {}
+        """How many batches of a tenant have their turn, which may take a lease at any moment."""
+        self._admitting = asyncio.Lock()
+        self._settling: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Prove the store, then serve. Raises `CONFIG_ERROR` when the store breaks a promise the fence needs."""
@@ -41,6 +49,9 @@ class WriterWorker:
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
+                if len(self._in_hand) >= BATCHES_IN_HAND_MAX:
+                    await asyncio.wait((*self._in_hand, stopping), return_when=asyncio.FIRST_COMPLETED)
+                    continue
                 receiving = asyncio.create_task(self._receive())
                 await asyncio.wait((receiving, stopping), return_when=asyncio.FIRST_COMPLETED)
                 if not receiving.done():
@@ -50,8 +61,10 @@ class WriterWorker:
                 self._dispatch(receiving.result())
         finally:
             stopping.cancel()
-            await asyncio.gather(*self._serving, return_exceptions=True)
+            await asyncio.gather(*self._in_hand, return_exceptions=True)
             housekeeping.cancel()
+            settling = [self._settling] if self._settling is not None else []
+            await asyncio.gather(housekeeping, *settling, return_exceptions=True)
             await asyncio.gather(*(actor.close() for actor in self._actors.values()), return_exceptions=True)
 
     async def _receive(self) -> list[Message]:
@@ -78,47 +91,76 @@ class WriterWorker:
             batches[message.group].append(message)
         for tenant, batch in batches.items():
             task = asyncio.create_task(self._serve(tenant, batch))
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            self._in_hand[task] = batch
+            task.add_done_callback(self._in_hand.pop)
 
     async def _serve(self, tenant: str, batch: Sequence[Message]) -> None:
-        actor = self._actors.get(tenant)
-        if actor is None:
-            actor = TenantActor(tenant, self._environment, self._queue, unleased=self._supervised)
-            self._actors[tenant] = actor
-        self._held[tenant] = batch
-        try:
-            await actor.serve(batch)
-        except QueueError as error:
-            log.warning("tenant %s: the queue does not answer; its messages will return: %s", tenant, error)
-        finally:
-            self._held.pop(tenant, None)
+        async with self._turns:
+            self._admitted[tenant] = self._admitted.get(tenant, 0) + 1
+            try:
+                actor = await self._actor_with_room(tenant)
+                await actor.serve(batch)
+            except QueueError as error:
+                log.warning("tenant %s: the queue does not answer; its messages will return: %s", tenant, error)
+            except Exception:
+                log.exception("tenant %s: a batch was given up; its messages will return", tenant)
+            finally:
+                self._admitted[tenant] -= 1
+                if not self._admitted[tenant]:
+                    del self._admitted[tenant]
+
+    async def _actor_with_room(self, tenant: str) -> TenantActor:
+        """The tenant's actor, once there is room for its lease: the longest idle ones are settled for it."""
+        async with self._admitting:
+            actor = self._actors.get(tenant)
+            if actor is None:
+                actor = TenantActor(tenant, self._environment, self._queue, unleased=self._supervised)
+                self._actors[tenant] = actor
+            taken = self._admitted.keys() | {name for name, other in self._actors.items() if other.holds_lease}
+            for other in self._idle_holders()[: max(0, len(taken) - limits.TENANTS_HELD_MAX)]:
+                await other.settle()
+            return actor
 
     async def _keep_house(self) -> None:
-        """Once a second: hide held messages for longer, settle idle tenants and those beyond the bound."""
+        """Once a second: hide messages in hand for longer, settle idle tenants, close those long unused."""
         timings = self._environment.timings
         extended_at = time.monotonic()
         while True:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             if time.monotonic() - extended_at >= timings.visibility / 3:
                 extended_at = time.monotonic()
-                await self._extend_held(timings.visibility)
-            await self._settle_idle(timings.settle_after_idle)
+                await self._extend_in_hand(timings.visibility)
+            if self._settling is None or self._settling.done():
+                # Beside this loop: settling waits for the store, and messages in hand must stay hidden meanwhile.
+                self._settling = asyncio.create_task(self._settle_idle(timings.settle_after_idle))
 
-    async def _extend_held(self, seconds: float) -> None:
-        for messages in list(self._held.values()):
+    async def _extend_in_hand(self, seconds: float) -> None:
+        for messages in list(self._in_hand.values()):
             try:
                 await self._queue.set_visibility(messages, seconds)
             except QueueError as error:
                 log.warning("cannot keep %d messages hidden: %s", len(messages), error)
 
     async def _settle_idle(self, after_seconds: float) -> None:
-        holding = sorted(
-            (actor for actor in self._actors.values() if actor.is_idle and actor.idle_since < float("inf")),
-            key=lambda actor: actor.idle_since,
-        )
-        surplus = len(holding) - limits.TENANTS_HELD_MAX
         deadline = time.monotonic() - after_seconds
-        for position, actor in enumerate(holding):
-            if position < surplus or actor.idle_since < deadline:
+        for actor in self._idle_holders():
+            if actor.idle_since < deadline:
                 await actor.settle()
+        now = time.monotonic()
+        unused = sorted(
+            (
+                actor
+                for actor in self._actors.values()
+                if actor.tenant not in self._admitted and not actor.holds_lease and actor.blocked_until <= now
+            ),
+            key=lambda actor: actor.used_at,
+        )
+        for actor in unused[: max(0, len(self._actors) - ACTORS_KEPT_MAX)]:
+            if actor.tenant not in self._admitted:
+                del self._actors[actor.tenant]
+                await actor.close()
+
+    def _idle_holders(self) -> list[TenantActor]:
+        """Those that hold a lease and have nothing to do, longest idle first."""
+        idle = (actor for actor in self._actors.values() if actor.holds_lease and actor.tenant not in self._admitted)
+        return sorted(idle, key=lambda actor: actor.idle_since)

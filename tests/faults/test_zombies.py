@@ -1,0 +1,64 @@
+"""Two writers where one should be: a zombie that comes back, rivals at the start, clocks that disagree."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from faults.checker import Checker
+from faults.site import Site, until
+from faults.watch import watching
+
+TEN_MINUTES = 600.0
+
+
+@pytest.mark.fault_class(47)
+@pytest.mark.parametrize(
+    ("point", "ahead"),
+    [("applied:3", -TEN_MINUTES), ("head_put:5", TEN_MINUTES)],
+    ids=["before the sync, clock behind", "before the head write, clock ahead"],
+)
+def test_a_zombie_resumed_after_its_lease_was_taken_over_acknowledges_nothing(
+    point: str, ahead: float, site: Site, tmp_path: Path
+) -> None:
+    """The zombie's clock is ten minutes off one way and its successor's the other: only the store's counts."""
+
+    async def run() -> None:
+        async with site.clients() as clients, watching(site, [site.tenant]) as watches:
+            with (
+                site.writer(freeze_at=point, leased=True, clock_offset_seconds=ahead) as zombie,
+                site.writer(leased=True, clock_offset_seconds=-ahead) as successor,
+            ):
+                async with clients.traffic("zombie"):
+                    await zombie.frozen()
+                    stuck = Checker(site, tmp_path).head()
+                    await until(lambda: Checker(site, tmp_path).head()["epoch"] > stuck["epoch"], 30, what="a takeover")
+                    zombie.thaw()
+                    await until(
+                        lambda: "reign is over" in zombie.log() or "given back" in zombie.log(), 20, what="defeat"
+                    )
+                    await clients.write("after the thaw")
+                await clients.repeat_all()
+                assert successor.stop() == 0, successor.log()
+        Checker(site, tmp_path).check(clients.acknowledged, watches[site.tenant])
+
+    asyncio.run(run())
+
+
+@pytest.mark.fault_class(44)
+def test_two_writers_started_at_once_share_a_queue_and_one_of_them_reigns(site: Site, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with site.clients() as clients, watching(site, [site.tenant]) as watches:
+            with site.writer(leased=True) as first, site.writer(leased=True) as second:
+                await clients.write_many("both", 20, concurrency=10)
+                owner = Checker(site, tmp_path).head()["owner"]
+                begun = [writer for writer in (first, second) if "begins at commit" in writer.log()]
+                assert len(begun) == 1, "the lease of a living writer was taken over"
+                assert watches[site.tenant].heads[max(watches[site.tenant].heads)]["owner"] == owner
+                begun[0].kill()
+                await clients.write_many("one", 5)
+        Checker(site, tmp_path).check(clients.acknowledged, watches[site.tenant])
+
+    asyncio.run(run())
