@@ -59,19 +59,21 @@ def embedded_service(
 @asynccontextmanager
 async def replicated_service(settings: StackSettings, *, authorization: bool) -> AsyncIterator[ReplicatedService]:
     """An api process: reads a replica, writes through the queue."""
+    import asyncio
+
     from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
     from memoree.reader.environment import ReaderEnvironment
     from memoree.reader.service import ReplicatedService
 
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(S3Store(_s3_settings(settings)))
+        store = await stack.enter_async_context(S3Store(s3_settings(settings)))
         queue = _queue(settings)
         stack.push_async_callback(queue.close)
         directory = ProcessDirectory(settings.runtime_dir / "replicas")
         stack.callback(directory.remove)
         executor = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="reader")
-        stack.callback(executor.shutdown)
+        stack.push_async_callback(asyncio.to_thread, executor.shutdown)  # its threads may wait for the loop's answers
         environment = ReaderEnvironment(
             store=store,
             replica_target=replica_target(settings),
@@ -88,19 +90,21 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
 @asynccontextmanager
 async def writer_worker(settings: StackSettings, *, supervised: bool = False) -> AsyncIterator[WriterWorker]:
     """The writer process. `supervised`: see `WriterWorker`."""
+    import asyncio
+
     from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
     from memoree.writer.environment import WriterEnvironment, WriterTimings
     from memoree.writer.worker import WriterWorker
 
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(S3Store(_s3_settings(settings)))
+        store = await stack.enter_async_context(S3Store(s3_settings(settings)))
         queue = _queue(settings)
         stack.push_async_callback(queue.close)
         directory = ProcessDirectory(settings.runtime_dir / "epochs")
         stack.callback(directory.remove)
         executor = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="writer")
-        stack.callback(executor.shutdown)
+        stack.push_async_callback(asyncio.to_thread, executor.shutdown)
         environment = WriterEnvironment(
             store=store,
             replica_target=replica_target(settings),
@@ -130,7 +134,7 @@ def _replicated_facts(settings: StackSettings, *, authorization: bool) -> Servic
     )
 
 
-def _s3_settings(settings: StackSettings) -> S3Settings:
+def s3_settings(settings: StackSettings) -> S3Settings:
     from memoree.objects.s3 import S3Settings
 
     return S3Settings(

@@ -26,6 +26,7 @@ UNLIMITED = "1000000"
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 20.0
 BACKLOG = 128
+LOG_CHARS_SHOWN = 2000
 SCOPES = ["recall", "ingest", "forget", "inbox", "admin"]
 
 
@@ -117,9 +118,12 @@ async def running_stack(data_dir: Path, tenants: Sequence[str]) -> AsyncIterator
         async with asyncio.timeout(START_SECONDS_MAX):
             line = await process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the stack did not start:\n{(data_dir / 'up.log').read_text()[-2000:]}")
+            raise RuntimeError("the stack did not start")
         state = orjson.loads(line)
         yield Stack(data_dir, process.pid, state["url"], _s3_settings(data_dir, state), tokens)
+    except Exception:
+        sys.stderr.write(_last_words(data_dir))
+        raise
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
@@ -139,6 +143,13 @@ def _s3_settings(data_dir: Path, state: dict[str, Any]) -> S3Settings:
         endpoint_url=state["s3_url"],
         access_key_id=keys["accessKey"],
         secret_access_key=keys["secretKey"],
+    )
+
+
+def _last_words(data_dir: Path) -> str:
+    """The end of every log, which is gone with the directory when the benchmark fails."""
+    return "".join(
+        f"--- {path.name}\n{path.read_text(errors='replace')[-LOG_CHARS_SHOWN:]}" for path in data_dir.glob("*.log")
     )
 
 

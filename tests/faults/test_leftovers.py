@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
+import contextlib
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -12,6 +13,7 @@ import apsw
 from faults.checker import Checker
 from faults.site import Site, descendants, until
 from faults.watch import watching
+from memoree.binaries import find_binary
 
 
 def test_a_kept_local_directory_is_never_reused(site: Site, tmp_path: Path) -> None:
@@ -40,35 +42,51 @@ def test_a_kept_local_directory_is_never_reused(site: Site, tmp_path: Path) -> N
 
 
 def test_an_orphaned_litestream_that_keeps_uploading_harms_nobody(site: Site, tmp_path: Path) -> None:
-    """Its launcher is frozen and cannot end it, and the next writer is on another host."""
+    """A child of the dead writer lives on and uploads what is committed behind its back; the next writer is on
+    another host, so that nobody sweeps the directory."""
 
     async def run() -> None:
         async with site.clients() as clients, watching(site, [site.tenant]) as watches:
-            with site.writer() as first:
+            with site.writer():
                 await clients.write_many("before", 3)
-                launcher, orphan = descendants(first.process.pid)
-                os.kill(launcher, signal.SIGSTOP)
-                first.kill()
-            try:
-                checker = Checker(site, tmp_path)
-                dead = checker.head()["prefix"]
-                with site.writer(runtime_dir=tmp_path / "another host"):
-                    await clients.write_many("after", 3)
-                    uploaded = len(checker.keys(dead))
-                    [kept] = databases(site)
-                    commit_behind_the_back(kept)
-                    await until(lambda: len(checker.keys(dead)) > uploaded, 10, what="an upload of the orphan")
-                    assert is_running(orphan)
-                    await clients.write_many("beside the orphan", 3)
-                    async with site.clients() as fresh:
-                        fresh.acknowledged = clients.acknowledged
-                        await fresh.repeat_all()
-            finally:
-                os.kill(launcher, signal.SIGCONT)
-            await until(lambda: not is_running(orphan), 10, what="the end of the orphan")
+            checker = Checker(site, tmp_path)
+            dead = checker.head()["prefix"]
+            [kept] = databases(site)
+            with orphan(site, kept), site.writer(runtime_dir=tmp_path / "another host"):
+                await clients.write_many("after", 3)
+                assert checker.head()["prefix"] != dead
+                uploaded = len(checker.keys(dead))
+                commit_behind_the_back(kept)
+                await until(lambda: len(checker.keys(dead)) > uploaded, 20, what="an upload of the orphan")
+                await clients.write_many("beside the orphan", 3)
+                async with site.clients() as fresh:
+                    fresh.acknowledged = clients.acknowledged
+                    await fresh.repeat_all()
         checker.check(clients.acknowledged, watches[site.tenant])
 
     asyncio.run(run())
+
+
+@contextlib.contextmanager
+def orphan(site: Site, database: Path) -> Iterator[None]:
+    """The dead writer's Litestream, with the configuration it had, and nobody to end it."""
+    s3 = site.s3
+    credentials = {"AWS_ACCESS_KEY_ID": s3.access_key_id or "", "AWS_SECRET_ACCESS_KEY": s3.secret_access_key or ""}
+    configuration = database.with_name("litestream.yml")
+    with (database.with_name("orphan.log")).open("wb") as log:
+        process = subprocess.Popen(
+            [str(find_binary("litestream")), "replicate", "-config", str(configuration)],
+            env=credentials,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield
+        assert process.poll() is None, "the orphan died"
+    finally:
+        process.kill()
+        process.wait()
 
 
 def databases(site: Site) -> list[Path]:

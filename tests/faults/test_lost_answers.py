@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 
 import pytest
 
 from faults.checker import Checker
 from faults.proxy import Rule, store_proxy
-from faults.site import Acknowledged, Clients, Site, until
+from faults.site import Acknowledged, Clients, Site, make_request, until
 from faults.watch import watching
+from memoree.clock import utc_now
 from memoree.command import Command, to_message
 from memoree.objects.blobs import BlobStore
 from memoree.objects.s3 import S3Store
@@ -137,17 +139,12 @@ async def stays(clients: Clients, command: Command, state: str) -> None:
 
 def command(site: Site, operation: str, payload: dict[str, object], *, key: str) -> tuple[Command, str]:
     """A command as an api would make it, without what an api does before it sends it."""
-    from faults.site import make_request
-    from memoree.clock import utc_now
-
     request: Request = make_request(operation, payload, key=key)
     made = new_command(site.tenant, request.call, history=0, clock_now=utc_now)
     return made, to_message(made, request.envelope).decode()
 
 
 def put_payload(blob: bytes) -> dict[str, object]:
-    import base64
-
     content = {"type": "base64", "data": base64.b64encode(blob).decode()}
     return {
         "kind": "binary",

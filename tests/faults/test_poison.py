@@ -9,6 +9,8 @@ from faults.checker import Checker
 from faults.site import Site
 
 POISON = "poison"
+DEATHS = 4
+"""The first delivery, and three tries with a mark."""
 
 
 def test_a_command_that_kills_the_writer_is_given_up_after_three_tries_and_blocks_nobody(
@@ -20,21 +22,14 @@ def test_a_command_that_kills_the_writer_is_given_up_after_three_tries_and_block
                 await clients.write("before")
             swallowed = {"claim_type": "fact", "statement": "never told"}
             poisoned = asyncio.create_task(clients.call("claim.assert", swallowed, key=POISON, wait_seconds=60))
-            deaths = 0
-            others: asyncio.Task[None] | None = None
-            while not poisoned.done():
+            others = asyncio.create_task(clients.write_many("other", 5))
+            for _ in range(DEATHS):
                 with site.writer(crash_at="applying", subject=POISON) as writer:
-                    others = others or asyncio.create_task(clients.write_many("other", 5))
-                    while writer.process.poll() is None and not poisoned.done():
-                        await asyncio.sleep(0.02)
-                    if writer.process.poll() is not None:
-                        await writer.crashed()
-                        deaths += 1
-                    else:
-                        await others
+                    await writer.crashed()
+            with site.writer(crash_at="applying", subject=POISON):
+                await asyncio.gather(poisoned, others)
             reply = poisoned.result()
             assert reply.envelope["error"]["code"] == "INTERNAL_ERROR", reply.envelope
-            assert deaths == 4, "the first delivery, and three marked tries"
         Checker(site, tmp_path).check(clients.acknowledged)
 
     asyncio.run(run())

@@ -27,6 +27,7 @@ COMMANDS = {
     "down": "memoree.cli.server:down",
     "status": "memoree.cli.server:status",
     "worker": "memoree.cli.server:worker",
+    "head": "memoree.cli.head:head",
 }
 """In the order of `memoree --help`."""
 

@@ -1,14 +1,25 @@
-"""`memoree worker writer`: the writer of a deployment as a process of its own."""
+"""Commands that work on a deployment from inside: its writer, and repairs."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
 
+import orjson
 from pydantic import ValidationError
 
+from memoree.assembly import replica_target, s3_settings
+from memoree.cli.serving import read_settings
 from memoree.errors import Code, MemoreeError
+from memoree.objects.s3 import S3Store
+from memoree.replication.head import Head
+from memoree.replication.rebuild import rebuild_head
 from memoree.settings import StackSettings
 from memoree.stack.processes import configure_logging, run_writer
+from memoree.stack.supervisor import DEPLOYMENT_NAME
 
 
 def work_as_writer() -> int:
@@ -16,6 +27,20 @@ def work_as_writer() -> int:
     configure_logging()
     asyncio.run(run_writer(_settings(), supervised=False))
     return 0
+
+
+def rebuild_head_of(tenant: str, data_dir: Path | None) -> int:
+    """Prints the new head. `data_dir` is a running stack's; without it the environment describes the deployment."""
+    if data_dir is not None:
+        os.environ.update(read_settings(data_dir / DEPLOYMENT_NAME))
+    head = asyncio.run(_rebuild(_settings(), tenant))
+    sys.stdout.buffer.write(orjson.dumps(asdict(head), option=orjson.OPT_APPEND_NEWLINE))
+    return 0
+
+
+async def _rebuild(settings: StackSettings, tenant: str) -> Head:
+    async with S3Store(s3_settings(settings)) as store:
+        return await rebuild_head(store, replica_target(settings), tenant)
 
 
 def _settings() -> StackSettings:

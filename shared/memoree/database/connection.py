@@ -44,9 +44,7 @@ def open_reader(path: Path, *, immutable: bool) -> apsw.Connection:
     return db
 
 
-def one(
-    db: apsw.Connection, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()
-) -> tuple[Any, ...] | None:
+def one(db: apsw.Connection, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> tuple[Any, ...] | None:
     """The first row of a query, or `None`."""
     return next(iter(db.execute(sql, bindings)), None)
 

@@ -35,8 +35,6 @@ def by_row(db: apsw.Connection, row_id: int) -> Record:
     return Record(*row)
 
 
-def insert(
-    db: apsw.Connection, *, key: str, operation: str, fingerprint: bytes, commit_seq: int, result: str
-) -> int:
+def insert(db: apsw.Connection, *, key: str, operation: str, fingerprint: bytes, commit_seq: int, result: str) -> int:
     db.execute(_INSERT, (key, operation, fingerprint, commit_seq, result))
     return db.last_insert_rowid()

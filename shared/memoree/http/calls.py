@@ -18,7 +18,7 @@ from memoree.http.metrics import Metrics
 from memoree.http.observation import CODE_OK, observation
 from memoree.http.services import ServiceHolder
 from memoree.operations.call import decode, validate
-from memoree.operations.registry import catalogue
+from memoree.operations.registry import operation as find_operation
 from memoree.service import Reply, Request, refusal
 
 DECODE_IN_THREAD_BYTES_MIN = 64 * limits.KIB
@@ -89,7 +89,9 @@ class CallEndpoint:
 
 def scope_of(envelope: Envelope) -> str:
     """The token scope that the envelope's operation needs."""
-    return catalogue()[envelope.op].scope
+    operation = find_operation(envelope.op)
+    assert operation is not None, "decoding refused unknown operations"
+    return operation.scope
 
 
 def _decode_dense(body: bytes) -> Envelope:

@@ -21,7 +21,8 @@ from memoree.envelope import (
 )
 from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.operations.content import StagedContent
-from memoree.operations.registry import Mutation, Operation, catalogue
+from memoree.operations.registry import Mutation, Operation
+from memoree.operations.registry import operation as find_operation
 
 Input = TypeVar("Input", bound=BaseModel)
 
@@ -96,14 +97,15 @@ class Call(Generic[Input]):
 def decode(body: bytes) -> Envelope:
     """Step 1: UTF-8, JSON, envelope shape, known operation. On failure the request id counts as unread."""
     envelope = decode_envelope(body)
-    if envelope.op not in catalogue():
+    if find_operation(envelope.op) is None:
         invalid(f"op: there is no operation {shown(envelope.op)}")
     return envelope
 
 
 def validate(envelope: Envelope) -> Call[Any]:
     """The call a decoded envelope asks for. Errors come in the order of the contract (§1.3, steps 2 to 8)."""
-    operation = catalogue()[envelope.op]
+    operation = find_operation(envelope.op)
+    assert operation is not None, "decoding refused unknown operations"
     if envelope.v != PROTOCOL_VERSION:
         raise MemoreeError(
             Code.UNSUPPORTED_VERSION,

@@ -125,9 +125,25 @@ def mutation(
     return declare
 
 
+def operation(name: str) -> Operation | None:
+    """The operation of that name. Modules are imported until it is declared, likely ones first: a shell that runs
+    one operation should not pay for all of them."""
+    family = name.split(".", 1)[0]
+    for module in sorted(_modules(), key=lambda module: not module.startswith(family)):
+        if name in _declared:
+            break
+        importlib.import_module(f"{memoree.operations.__name__}.{module}")
+    return _declared.get(name)
+
+
 @cache
 def catalogue() -> Mapping[str, Operation]:
     """Every operation by name, in the order of the contract's catalogue."""
-    for module in pkgutil.iter_modules(memoree.operations.__path__):
-        importlib.import_module(f"{memoree.operations.__name__}.{module.name}")
+    for module in _modules():
+        importlib.import_module(f"{memoree.operations.__name__}.{module}")
     return dict(sorted(_declared.items(), key=lambda item: item[1].position))
+
+
+@cache
+def _modules() -> list[str]:
+    return [module.name for module in pkgutil.iter_modules(memoree.operations.__path__)]

@@ -15,9 +15,7 @@ def check_outgoing(message: OutgoingMessage) -> None:
     """Raises `MessageTooLarge`, or `QueueError` for an empty or undecodable body and for an unusable name."""
     for what, name in (("message group", message.group), ("deduplication id", message.dedup_id)):
         if not NAME_PATTERN.fullmatch(name):
-            raise QueueError(
-                f"{what} {shown(name)} is not 1 to 128 printable ASCII characters without spaces"
-            )
+            raise QueueError(f"{what} {shown(name)} is not 1 to 128 printable ASCII characters without spaces")
     if not message.body:
         raise QueueError("a message needs a body")
     check_size(body_bytes(message.body))

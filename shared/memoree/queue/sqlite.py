@@ -46,9 +46,7 @@ class SqliteQueue:
     times without an `ack` becomes a dead letter at the next receive of its group.
     """
 
-    def __init__(
-        self, path: Path, *, clock: Clock = utc_now, receive_count_max: int = RECEIVE_COUNT_MAX
-    ) -> None:
+    def __init__(self, path: Path, *, clock: Clock = utc_now, receive_count_max: int = RECEIVE_COUNT_MAX) -> None:
         self._worker = SqliteWorker(path.absolute(), clock, receive_count_max)
 
     async def send(self, message: OutgoingMessage) -> str:
@@ -100,9 +98,7 @@ class SqliteQueue:
     async def stats(self) -> QueueStats:
         return await self._read(stats)
 
-    async def dead_letters(
-        self, *, after_sequence: int = 0, limit: int = DEAD_LETTERS_PAGE_MAX
-    ) -> list[DeadLetter]:
+    async def dead_letters(self, *, after_sequence: int = 0, limit: int = DEAD_LETTERS_PAGE_MAX) -> list[DeadLetter]:
         """Up to `limit` dead letters in the order of their sending, from the one after the cursor on."""
         limit = min(limit, DEAD_LETTERS_PAGE_MAX)
         return await self._read(lambda connection, _now: dead_letters(connection, after_sequence, limit))
@@ -125,9 +121,7 @@ class SqliteQueue:
         if delivered.cancelled() or delivered.exception() is not None or not delivered.result():
             return
         receipts = [message.receipt for message in delivered.result()]
-        release: Job[Any] = Job(
-            lambda connection, now: set_visible_at(connection, receipts, now), writes=True
-        )
+        release: Job[Any] = Job(lambda connection, now: set_visible_at(connection, receipts, now), writes=True)
         with contextlib.suppress(QueueError):  # closed meanwhile: their visibility timeout gives them back
             self._worker.submit(release)
 

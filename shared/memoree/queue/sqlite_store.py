@@ -193,9 +193,7 @@ def deliver(
     now: float,
 ) -> list[Message]:
     """Take up to `max_messages` from the groups first in line, hide them, and lock their groups."""
-    connection.execute(
-        "UPDATE message_group SET locked_until = 0 WHERE locked_until > 0 AND locked_until <= ?", (now,)
-    )
+    connection.execute("UPDATE message_group SET locked_until = 0 WHERE locked_until > 0 AND locked_until <= ?", (now,))
     messages: list[Message] = []
     # A round without a message has buried whole groups, so the next one looks behind them.
     while not messages and (line := _line(connection, except_groups, max_messages)):
@@ -267,9 +265,7 @@ def _bury_exhausted(connection: apsw.Connection, group: str, receive_count_max: 
         )
         _delete(connection, sequence)
     if exhausted:
-        connection.execute(
-            "DELETE FROM dead_letter WHERE dead_at <= ?", (now - DEAD_LETTER_RETENTION_SECONDS,)
-        )
+        connection.execute("DELETE FROM dead_letter WHERE dead_at <= ?", (now - DEAD_LETTER_RETENTION_SECONDS,))
 
 
 def remove(connection: apsw.Connection, receipts: Iterable[str]) -> None:
@@ -291,9 +287,7 @@ def set_visible_at(connection: apsw.Connection, receipts: Iterable[str], visible
         held = _held_by(connection, receipt)
         if held is not None:
             sequence, group = held
-            connection.execute(
-                "UPDATE delivery SET visible_at = ? WHERE sequence = ?", (visible_at, sequence)
-            )
+            connection.execute("UPDATE delivery SET visible_at = ? WHERE sequence = ?", (visible_at, sequence))
             groups.add(group)
     _settle_groups(connection, groups)
 

@@ -168,9 +168,7 @@ class SqsQueue:
     async def set_visibility(self, messages: Sequence[Message], seconds: float) -> None:
         client = await self._connected()
         timeout = {"VisibilityTimeout": _whole_seconds(seconds)}
-        await self._change_all(
-            "set the visibility of", client.change_message_visibility_batch, messages, timeout
-        )
+        await self._change_all("set the visibility of", client.change_message_visibility_batch, messages, timeout)
 
     async def stats(self) -> QueueStats:
         """Approximate, as SQS counts."""
@@ -203,9 +201,7 @@ class SqsQueue:
         self, what: str, request: BatchRequest, messages: Sequence[Message], fields: Mapping[str, int]
     ) -> None:
         """One batch request per ten deliveries, at once. Raises the first failure after all had their effect."""
-        changes = [
-            self._change(what, request, chunk, fields) for chunk in _chunks(messages, BATCH_ENTRIES_MAX)
-        ]
+        changes = [self._change(what, request, chunk, fields) for chunk in _chunks(messages, BATCH_ENTRIES_MAX)]
         for outcome in await asyncio.gather(*changes, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -214,15 +210,12 @@ class SqsQueue:
         self, what: str, request: BatchRequest, messages: Sequence[Message], fields: Mapping[str, int]
     ) -> None:
         entries = [
-            {"Id": str(index), "ReceiptHandle": message.receipt, **fields}
-            for index, message in enumerate(messages)
+            {"Id": str(index), "ReceiptHandle": message.receipt, **fields} for index, message in enumerate(messages)
         ]
         answer = await _calling(what, request(QueueUrl=self._url, Entries=entries))
         _check_failures(what, answer.get("Failed", ()))
 
-    async def _send_chunk(
-        self, chunk: Sequence[tuple[int, Mapping[str, Any]]]
-    ) -> dict[int, str | QueueError]:
+    async def _send_chunk(self, chunk: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[int, str | QueueError]:
         entries = [{"Id": str(index), **entry} for index, entry in chunk]
         outcomes: dict[int, str | QueueError] = {
             index: QueueError("SQS did not say what became of the message") for index, _ in chunk
@@ -258,9 +251,7 @@ class SqsQueue:
                 return
             wait_seconds = 0
 
-    async def _receive_once(
-        self, max_messages: int, wait_seconds: int, visibility_seconds: float
-    ) -> list[Message]:
+    async def _receive_once(self, max_messages: int, wait_seconds: int, visibility_seconds: float) -> list[Message]:
         client = await self._connected()
         answer = await _calling(
             "receive",
@@ -353,9 +344,7 @@ def _check_failures(what: str, failures: Iterable[BatchResultErrorEntryTypeDef])
 
 def _is_stale(failed: BatchResultErrorEntryTypeDef) -> bool:
     code = failed["Code"].rpartition(".")[2]
-    return code in STALE_RECEIPT_CODES or (
-        code == "InvalidParameterValue" and "expired" in failed.get("Message", "")
-    )
+    return code in STALE_RECEIPT_CODES or (code == "InvalidParameterValue" and "expired" in failed.get("Message", ""))
 
 
 def _entry_error(what: str, failed: BatchResultErrorEntryTypeDef) -> QueueError:
@@ -370,9 +359,7 @@ def _send_chunks(
     chunk: list[tuple[int, Mapping[str, Any]]] = []
     chunk_bytes = 0
     for index, entry in entries:
-        size = body_bytes(entry["MessageBody"]) + (
-            ESCAPED_ATTRIBUTE_BYTES if "MessageAttributes" in entry else 0
-        )
+        size = body_bytes(entry["MessageBody"]) + (ESCAPED_ATTRIBUTE_BYTES if "MessageAttributes" in entry else 0)
         if chunk and (len(chunk) == BATCH_ENTRIES_MAX or chunk_bytes + size > BATCH_BYTES_MAX):
             yield chunk
             chunk, chunk_bytes = [], 0

@@ -25,9 +25,7 @@ class QueueUrls(NamedTuple):
     dead_letter_url: str
 
 
-async def ensure_queues(
-    name: str, *, endpoint: SqsEndpoint, receive_count_max: int = RECEIVE_COUNT_MAX
-) -> QueueUrls:
+async def ensure_queues(name: str, *, endpoint: SqsEndpoint, receive_count_max: int = RECEIVE_COUNT_MAX) -> QueueUrls:
     """Create `<name>.fifo` and `<name>-dead.fifo`, or bring the attributes of existing ones in line.
 
     Safe to repeat, and to run at several places at once. Raises `QueueError`.

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 
@@ -19,6 +21,8 @@ from memoree.database.connection import open_reader
 from memoree.database.meta import Meta
 
 CONNECTIONS_KEPT_MAX = 8
+
+Result = TypeVar("Result")
 
 
 class Copy:
@@ -77,23 +81,35 @@ class Generation:
         self._pool: list[apsw.Connection] = []
         self._lock = threading.Lock()
         self._retired = False
-        with self.connection() as db:
-            self.meta: Meta = meta.read(db)
+        try:
+            with self.connection() as db:
+                self.meta: Meta = meta.read(db)
+        except BaseException:
+            self.retire()
+            raise
 
-    @contextmanager
-    def held(self) -> Iterator[Generation]:
-        """Keep the file from being written, also once this generation is retired. Enter it without an `await` since
-        the generation was the newest: from then on its connections may be opened at leisure."""
+    def read(self, executor: Executor, work: Callable[[apsw.Connection], Result]) -> Awaitable[Result]:
+        """Run `work` on a connection in a thread. Call it in the event loop while the generation is the newest: from
+        the call on the file is not written, also if the thread begins only after the next swap, or outlives a
+        cancelled caller."""
         assert not self._retired, "a retired generation's file may be written at any moment"
+
+        def run() -> Result:
+            with self.connection() as db:
+                return work(db)
+
         self.copy.opened()
         try:
-            yield self
-        finally:
+            running = executor.submit(run)
+        except BaseException:
             self.copy.closed()
+            raise
+        running.add_done_callback(lambda _: self.copy.closed())
+        return asyncio.wrap_future(running)
 
     @contextmanager
     def connection(self) -> Iterator[apsw.Connection]:
-        """A connection for one request, from any thread, while the generation is held or the newest."""
+        """A connection, for whoever keeps the generation from being retired meanwhile."""
         db = self._take()
         try:
             yield db

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from memoree import limits
 from memoree.errors import MemoreeError
@@ -18,6 +19,8 @@ ACTIVE_SECONDS = 10.0
 """A tenant nobody asked about for this long is no longer refreshed in the background."""
 
 POLL_GROWTH = 1.3
+REFRESH_PERIODS = 2
+"""Background refreshes per span of the staleness that is allowed."""
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +28,7 @@ log = logging.getLogger(__name__)
 class Replicas:
     def __init__(self, environment: ReaderEnvironment) -> None:
         self._environment = environment
+        self._directory = environment.directory.new_subdirectory("files")
         self._replicas: dict[str, Replica] = {}
         self._made = 0
         self._background = asyncio.create_task(self._refresh_active())
@@ -40,26 +44,30 @@ class Replicas:
     def alarmed_tenants(self) -> list[str]:
         return [tenant for tenant, replica in self._replicas.items() if replica.is_alarmed]
 
-    async def ready(self, tenant: str, *, strong: bool) -> Replica:
-        """The tenant's replica, at most `staleness_seconds_max` behind head, or not behind at all if `strong`.
+    @asynccontextmanager
+    async def ready(self, tenant: str, *, strong: bool) -> AsyncIterator[Replica]:
+        """The tenant's replica for one request, not evicted meanwhile: at most `staleness_seconds_max` behind head,
+        or not behind at all if `strong`.
 
         A replica that cannot be refreshed is still served, at its age, unless that is what was asked to avoid.
         Raises what `Replica.refresh` raises.
         """
         replica = self._get(tenant)
-        replica.used_at = time.monotonic()
-        age = replica.used_at - replica.checked_at
-        if strong or not replica.is_loaded:
-            await replica.refresh_anew()
-        elif age > self._environment.staleness_seconds_max:
-            try:
-                await replica.refresh()
-            except ObjectStoreError as error:
-                log.warning("tenant %s: serving a state of %.1f s ago: %s", tenant, age, error)
-        return replica
+        with replica.in_use():
+            if strong or not replica.is_loaded:
+                await replica.refresh_anew()
+            elif (age := time.monotonic() - replica.checked_at) > self._environment.staleness_seconds_max:
+                try:
+                    await replica.refresh()
+                except (ObjectStoreError, MemoreeError) as error:
+                    passing = isinstance(error, ObjectStoreError) or error.retryable
+                    if not (passing and replica.is_loaded):
+                        raise
+                    log.warning("tenant %s: serving a state of %.1f s ago: %s", tenant, age, error)
+            yield replica
 
     async def until(self, replica: Replica, reached: Callable[[], bool], seconds: float) -> bool:
-        """Follow head until a condition holds on the replica; all waiters of a tenant share its looks at head.
+        """Follow head until a condition holds on a replica in use; all waiters of a tenant share its looks at head.
 
         Passing troubles are waited out. Raises `INTEGRITY_ERROR` when head is gone.
         """
@@ -78,7 +86,6 @@ class Replicas:
             except MemoreeError as error:
                 if not error.retryable:
                     raise
-        replica.used_at = time.monotonic()
         return True
 
     def _get(self, tenant: str) -> Replica:
@@ -86,36 +93,35 @@ class Replicas:
         if replica is None:
             self._made += 1
             name = f"{tenant_directory_name(tenant)}-{self._made}"
-            replica = Replica(tenant, self._environment, self._environment.directory.new_subdirectory(name))
+            replica = Replica(tenant, self._environment, self._directory / name)
         self._replicas[tenant] = replica  # most recently used last
         return replica
 
     async def _refresh_active(self) -> None:
+        """In the background; one tenant's long restore keeps no other tenant waiting."""
         while True:
-            await asyncio.sleep(self._environment.staleness_seconds_max / 2)
+            await asyncio.sleep(self._environment.staleness_seconds_max / REFRESH_PERIODS)
             now = time.monotonic()
-            for tenant, replica in list(self._replicas.items()):
+            for replica in self._replicas.values():
                 if self._is_active(replica, now) and replica.is_loaded:
-                    try:
-                        await replica.refresh()
-                    except (ObjectStoreError, MemoreeError) as error:
-                        log.warning("tenant %s: not refreshed: %s", tenant, error)
+                    replica.start_refresh()
             self._evict()
 
     def _is_active(self, replica: Replica, now: float) -> bool:
         return now - replica.used_at < ACTIVE_SECONDS
 
     def _evict(self) -> None:
-        while len(self._replicas) > 1 and (
-            len(self._replicas) > limits.REPLICAS_MAX
-            or sum(replica.size_bytes for replica in self._replicas.values()) > limits.REPLICA_BYTES_MAX
-        ):
-            oldest = next(iter(self._replicas))
-            self._replicas.pop(oldest).discard()
+        """Down to the bounds, least recently used first; never a replica in use, and never the last one."""
+        sizes = {tenant: replica.size_bytes for tenant, replica in self._replicas.items()}
+        for tenant in list(sizes)[:-1]:
+            if len(sizes) <= limits.REPLICAS_MAX and sum(sizes.values()) <= limits.REPLICA_BYTES_MAX:
+                return
+            if not self._replicas[tenant].is_busy:
+                self._replicas.pop(tenant).discard()
+                del sizes[tenant]
 
     async def close(self) -> None:
         self._background.cancel()
         await asyncio.gather(self._background, return_exceptions=True)
-        for replica in self._replicas.values():
-            replica.discard()
+        await asyncio.gather(*(replica.close() for replica in self._replicas.values()))
         self._replicas.clear()

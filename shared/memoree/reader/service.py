@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import apsw
 from blake3 import blake3
 
 from memoree import clock, limits
@@ -16,7 +17,7 @@ from memoree.database import attempts
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, new_ulid
 from memoree.objects import ObjectMissing, ObjectStoreError
-from memoree.objects.blobs import BlobStore
+from memoree.objects.blobs import BlobCache, BlobStore
 from memoree.operations.call import Call
 from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
 from memoree.operations.registry import Mutation
@@ -59,7 +60,7 @@ class ReplicatedService:
         self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._replicas = Replicas(environment)
-        self._blobs: dict[str, BlobStore] = {}
+        self._blob_cache = BlobCache(limits.BLOB_CACHE_BYTES_MAX)
 
     async def call(
         self,
@@ -87,46 +88,54 @@ class ReplicatedService:
     # --- reads --------------------------------------------------------------------------------------------------
 
     async def _read(self, tenant: str, call: Call[Any], *, strong: bool) -> Reply:
-        replica = await self._replicas.ready(tenant, strong=strong)
-        wanted = getattr(call.input, "min_commit_seq", None)
-        if wanted is not None:
-            await self._replicas.until(
-                replica,
-                lambda: replica.generation.meta.commit_seq >= wanted,
-                limits.MIN_COMMIT_SEQ_WAIT_SECONDS,
-            )
-        generation = replica.generation
-        result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
+        async with self._replicas.ready(tenant, strong=strong) as replica:
+            wanted = getattr(call.input, "min_commit_seq", None)
+            if wanted is not None:
+                await self._replicas.until(
+                    replica,
+                    lambda: replica.generation.meta.commit_seq >= wanted,
+                    limits.MIN_COMMIT_SEQ_WAIT_SECONDS,
+                )
+            generation = replica.generation
+            result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
         return read_reply(call, result, generation.meta.commit_seq)
 
     async def _on_view(self, tenant: str, generation: Generation, work: Callable[[View], Result]) -> Result:
-        """Run in a thread over one generation; all a request reads comes from it."""
-        blobs = self._blob_store(tenant)
+        """Run in a thread over the newest generation; all a request reads comes from it."""
+        blobs = LoopBlobs(self._blob_store(tenant), self._loop)
 
-        def run() -> Result:
-            with generation.connection() as db:
-                now = clock.stored(self._environment.clock())
-                view = View(db, LoopBlobs(blobs, self._loop), self._environment.facts, generation.meta, now)
-                return work(view)
+        def look(db: apsw.Connection) -> Result:
+            now = clock.stored(self._environment.clock())
+            return work(View(db, blobs, self._environment.facts, generation.meta, now))
 
-        return await self._loop.run_in_executor(self._environment.executor, run)
+        return await generation.read(self._environment.executor, look)
 
     # --- writes -------------------------------------------------------------------------------------------------
 
     async def _write(self, tenant: str, request: Request, wait_seconds: float) -> Reply:
         call = request.call
-        replica = await self._replicas.ready(tenant, strong=False)
-        generation = replica.generation
-        if (
-            replay := await self._on_view(tenant, generation, lambda view: replay_from_snapshot(view, call))
-        ) is not None:
-            return write_reply(call, replay, generation.meta.commit_seq)
-        if call.content is not None and not call.content.inline:
-            assert call.content.data is not None
-            await self._blob_store(tenant).put(call.content.data)
-        attempt_id = await self._enqueue(tenant, request, replica)
-        outcome, commit_seq = await self._outcome(tenant, replica, attempt_id, wait_seconds)
-        return write_reply(call, outcome, commit_seq)
+        async with self._replicas.ready(tenant, strong=False) as replica:
+            if (replayed := await self._replay(tenant, replica, call)) is not None:
+                return write_reply(call, *replayed)
+            if call.content is not None and not call.content.inline:
+                assert call.content.data is not None
+                await self._blob_store(tenant).put(call.content.data)
+            attempt_id = await self._enqueue(tenant, request, replica)
+            return write_reply(call, *await self._outcome(replica, attempt_id, wait_seconds))
+
+    async def _replay(self, tenant: str, replica: Replica, call: Call[Any]) -> tuple[Success, int] | None:
+        """The recorded outcome of an exact repeat, and its snapshot. A record found is looked up once more in what
+        head says now: a restore may have replaced the history it belongs to."""
+
+        async def look() -> tuple[Success, int] | None:
+            generation = replica.generation
+            found = await self._on_view(tenant, generation, lambda view: replay_from_snapshot(view, call))
+            return None if found is None else (found, generation.meta.commit_seq)
+
+        if await look() is None:
+            return None
+        await replica.refresh_anew()
+        return await look()
 
     async def _enqueue(self, tenant: str, request: Request, replica: Replica) -> AttemptId:
         history = replica.head.history if replica.head is not None else 0
@@ -141,37 +150,32 @@ class ReplicatedService:
         await self._queue.send(OutgoingMessage(message, group=tenant, dedup_id=command.attempt_id))
         return command.attempt_id
 
-    async def _outcome(
-        self, tenant: str, replica: Replica, attempt_id: AttemptId, wait_seconds: float
-    ) -> tuple[Success, int]:
+    async def _outcome(self, replica: Replica, attempt_id: AttemptId, wait_seconds: float) -> tuple[Success, int]:
         """The attempt's outcome out of the replica, so that this process reads its own write from then on.
 
         Raises the refusal it met, or `WRITE_PENDING`.
         """
-        decided: list[Generation] = []
         looked_at: Generation | None = None
+        decided: list[tuple[Success, int] | MemoreeError] = []
 
         def reached() -> bool:
             nonlocal looked_at
-            generation = replica.generation
-            if generation is not looked_at:
+            if (generation := replica.generation) is not looked_at:
                 looked_at = generation
                 with generation.connection() as db:
-                    if attempts.find(db, attempt_id) is not None:
-                        decided.append(generation)
+                    if (attempt := attempts.find(db, attempt_id)) is not None:
+                        decided.append(_outcome_of(db, attempt, generation))
             return bool(decided)
 
         if not await self._replicas.until(replica, reached, wait_seconds):
             raise write_pending(attempt_id)
-        generation = decided[0]
-        with generation.connection() as db:
-            attempt = attempts.find(db, attempt_id)
-            assert attempt is not None
-            return outcome_of(db, attempt), generation.meta.commit_seq
+        (outcome,) = decided
+        if isinstance(outcome, MemoreeError):
+            raise outcome
+        return outcome
 
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         """See `memoree.service.Service.operation_status`."""
-        replica = await self._replicas.ready(tenant, strong=True)
 
         def look(view: View) -> OperationStatus:
             attempt = attempts.find(view.db, attempt_id)
@@ -179,7 +183,11 @@ class ReplicatedService:
                 return OperationStatus(undecided_state(attempt_id, clock.milliseconds(self._environment.clock())))
             return OperationStatus.of(view.db, attempt)
 
-        return await self._on_view(tenant, replica.generation, look)
+        try:
+            async with self._replicas.ready(tenant, strong=True) as replica:
+                return await self._on_view(tenant, replica.generation, look)
+        except ObjectStoreError as error:
+            raise _unreachable(error) from error
 
     # --- health -------------------------------------------------------------------------------------------------
 
@@ -228,9 +236,16 @@ class ReplicatedService:
         await self._replicas.close()
 
     def _blob_store(self, tenant: str) -> BlobStore:
-        if (blobs := self._blobs.get(tenant)) is None:
-            blobs = self._blobs[tenant] = BlobStore(self._environment.store, tenant)
-        return blobs
+        return BlobStore(self._environment.store, tenant, cache=self._blob_cache)
+
+
+def _outcome_of(
+    db: apsw.Connection, attempt: attempts.Attempt, generation: Generation
+) -> tuple[Success, int] | MemoreeError:
+    try:
+        return outcome_of(db, attempt), generation.meta.commit_seq
+    except MemoreeError as refused:
+        return refused
 
 
 def _unreachable(error: Exception) -> MemoreeError:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from memoree.binaries import find_binary
+from memoree.private_file import write_private
 from memoree.replication import launcher
 from memoree.replication.ltx import format_txid
 
@@ -182,7 +183,7 @@ class Litestream:
         try:
             socket = self._socket_path()
             text = render_configuration(self._database, socket, self._target, self._settings)
-            await asyncio.to_thread(_write_private, configuration, text)
+            await asyncio.to_thread(write_private, configuration, text.encode())
             self._child = _Child(argv, environment, self._database.parent, log_level=logging.WARNING)
             self._http = _control_client(socket)
             await self._wait_until_watching(self._child, self._http)
@@ -270,7 +271,7 @@ async def restore(
     argv += ["-txid", format_txid(txid), "-o", str(output), str(output)]
     status: int | None = None
     try:
-        await asyncio.to_thread(_write_private, configuration, render_databases(output, target))
+        await asyncio.to_thread(write_private, configuration, render_databases(output, target).encode())
         child = _Child(argv, target.environment(), output.parent, log_level=logging.DEBUG)
         try:
             status = await child.wait(timeout_seconds)
@@ -327,23 +328,6 @@ def _quoted(text: str) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Replace a file by one that only this user can read, durably."""
-    staged = path.with_name(path.name + ".new")
-    staged.unlink(missing_ok=True)
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    staged.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _control_client(socket: Path) -> httpx.AsyncClient:

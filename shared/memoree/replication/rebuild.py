@@ -1,7 +1,7 @@
 """Making a lost head.json again, from the ledger of epochs and the change files (design §5.3).
 
-Only for an operator who knows that head is gone and that no writer runs: readers and writers refuse a tenant whose
-head is missing, because a missing head over existing history is damage and never a birth.
+Readers and writers refuse a tenant whose head is missing over existing history: that is damage and never a birth. A
+writer that still reigns cannot go on either, since its next swap names an ETag that is gone; so writers may run on.
 """
 
 from __future__ import annotations

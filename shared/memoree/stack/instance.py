@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from memoree.errors import Code, MemoreeError
+from memoree.private_file import write_private
 
 LOCK_NAME = "up.lock"
 STATE_NAME = "up.json"
@@ -48,12 +49,7 @@ class Instance:
             os.close(lock)
 
     def publish(self, state: Mapping[str, Any]) -> None:
-        path = self.data_dir / STATE_NAME
-        staged = path.with_suffix(".new")
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(orjson.dumps(state, option=orjson.OPT_APPEND_NEWLINE))
-        staged.replace(path)
+        write_private(self.data_dir / STATE_NAME, orjson.dumps(state, option=orjson.OPT_APPEND_NEWLINE))
 
 
 def running_pid(data_dir: Path) -> int | None:

@@ -25,6 +25,7 @@ from memoree.errors import Code, MemoreeError, shown
 from memoree.objects import ObjectStoreError
 from memoree.objects.s3 import S3Settings, S3Store
 from memoree.objects.selftest import prove_writable
+from memoree.private_file import write_private
 from memoree.stack.child import Child
 from memoree.stack.ports import GRPC_OFFSET, LOOPBACK, are_free, free_ports
 
@@ -290,14 +291,14 @@ class SeaweedServer:
             if are_free(last.all()):
                 return last
         chosen = Ports(*free_ports(4))
-        _write_private(path, orjson.dumps(chosen))
+        write_private(path, orjson.dumps(chosen))
         return chosen
 
     def _write_identities(self) -> None:
         """Random keys, made once and readable by this user only."""
         path = self.directory / "s3.json"
         if not path.exists():
-            _write_private(path, orjson.dumps(_identities(self.bucket), option=orjson.OPT_INDENT_2))
+            write_private(path, orjson.dumps(_identities(self.bucket), option=orjson.OPT_INDENT_2))
         path.chmod(0o600)
         if f"Write:{self.bucket}" not in self._identity(SERVICE)["actions"]:
             raise MemoreeError(
@@ -383,17 +384,6 @@ def _new_identity(name: str, actions: Sequence[str]) -> dict[str, Any]:
         "secretKey": secrets.token_urlsafe(SECRET_KEY_BYTES),
     }
     return {"name": name, "credentials": [keys], "actions": list(actions)}
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Replace a file in one durable step, readable by this user only."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    temporary.touch(mode=0o600, exist_ok=False)
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _remove_sockets(ports: Ports) -> None:

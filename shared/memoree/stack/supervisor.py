@@ -21,6 +21,7 @@ import httpx
 from memoree.errors import Code, MemoreeError
 from memoree.objects.s3 import S3Store
 from memoree.objects.selftest import prove_store
+from memoree.private_file import write_private
 from memoree.stack.instance import Instance
 from memoree.stack.keeper import RESTART_SECONDS_MAX, Keeper
 from memoree.stack.options import UpOptions
@@ -33,6 +34,7 @@ READY_POLL_SECONDS = 0.05
 API_STOP_SECONDS = 1.5
 WRITER_STOP_SECONDS = 3.0
 LISTEN_BACKLOG = 1024
+DEPLOYMENT_NAME = "deployment.env"
 
 Say = Callable[[str], None]
 Announce = Callable[[Mapping[str, Any]], None]
@@ -86,6 +88,7 @@ class Supervisor:
         await self._unless_stopped(self._store.start())
         self._say("proving the store: create-only writes, compare-and-swap, a canary")
         await self._unless_stopped(self._prove_store())
+        self._write_deployment()
         self._say("starting the writer")
         self._writer = self._keep("supervised-writer", [])
         for number, metrics in enumerate(metrics_sockets):
@@ -114,8 +117,16 @@ class Supervisor:
             pass_fds=descriptors,
         )
 
+    def _write_deployment(self) -> None:
+        """How other processes of this deployment find the store and the queue: `memoree worker writer`, say."""
+        lines = "".join(f"{name}={value}\n" for name, value in self._settings().items())
+        write_private(self._data / DEPLOYMENT_NAME, lines.encode())
+
     def _environment(self) -> dict[str, str]:
-        """This process's own, and where everything is. Secrets travel here and in 0600 files, nowhere else."""
+        return {**os.environ, **self._settings()}
+
+    def _settings(self) -> dict[str, str]:
+        """Where everything is. Secrets travel in environments and 0600 files, nowhere else."""
         store = self._store.settings
         assert store.endpoint_url is not None and store.access_key_id is not None
         assert store.secret_access_key is not None
@@ -135,7 +146,7 @@ class Supervisor:
             settings["MEMOREE_RATE_PER_SECOND"] = str(self._options.rate_per_second)
         if self._options.rate_burst is not None:
             settings["MEMOREE_RATE_BURST"] = str(self._options.rate_burst)
-        return {**os.environ, **settings, **self._options.overrides}
+        return {**settings, **self._options.overrides}
 
     def _bind(self, port: int) -> socket.socket:
         bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

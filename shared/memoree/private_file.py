@@ -1,0 +1,25 @@
+"""Files that only this user may read: keys, tokens, configurations."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+FILE_MODE = 0o600
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file in one durable step; nobody ever sees half of it, nor another mode than 0600."""
+    staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    staged.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,170 @@
+"""The files a replica is made of are missing, cut, flipped, or those of another tenant: no reader shows what it cannot
+prove, and none stays blind once the damage is undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from faults.checker import Checker
+from faults.site import Clients, Site, until
+from memoree.objects.s3 import S3Store
+
+RARELY = 3600.0
+"""A reader with this staleness looks when it is asked to, and never by itself."""
+
+
+def missing(body: bytes, other: bytes) -> bytes | None:
+    return None
+
+
+def truncated(body: bytes, other: bytes) -> bytes | None:
+    return body[: len(body) // 2]
+
+
+def flipped(body: bytes, other: bytes) -> bytes | None:
+    middle = len(body) // 2
+    return body[:middle] + bytes([body[middle] ^ 0x10]) + body[middle + 1 :]
+
+
+def foreign(body: bytes, other: bytes) -> bytes | None:
+    """Sound in itself, with the same TXIDs, applied to the same pages: the other tenant's."""
+    return other
+
+
+@pytest.mark.parametrize("damage", [missing, truncated, flipped, foreign])
+def test_a_reader_never_shows_a_state_built_of_a_damaged_file(
+    damage: Callable[[bytes, bytes], bytes | None], site: Site, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        other = f"{site.tenant}-other"
+        async with site.clients() as clients, site.clients(staleness_seconds_max=RARELY) as warm, S3Store(site.s3) as store:
+            with site.writer() as writer:
+                for tenant in (site.tenant, other):
+                    await clients.write("before", tenant=tenant)
+                assert await statements(warm) == {"before"}
+                for tenant in (site.tenant, other):
+                    for number in range(3):
+                        await clients.write(f"{number} {len(tenant)}", tenant=tenant)
+                writer.kill()
+            files = await raw_files(store, site.tenant)
+            others = await raw_files(store, other)
+            name = sorted(files)[-2]
+            key, body = files[name]
+            damaged = damage(body, others[name][1])
+            if damaged is None:
+                await store.delete(key)
+            else:
+                await store.put(key, damaged)
+            async with site.clients() as fresh:
+                for reader in (warm, fresh):
+                    reply = await reader.call("search", {"query": "statement", "limit": 100}, strong=True)
+                    assert reply.envelope.get("error", {}).get("code") == "INDEX_NOT_READY", reply.envelope
+                await store.put(key, body)
+                for reader in (warm, fresh):
+                    await until_healthy(reader, clients)
+            Checker(site, tmp_path).check(clients.acknowledged)
+
+    asyncio.run(run())
+
+
+def test_a_takeover_from_a_damaged_prefix_is_refused_and_burns_no_epochs(site: Site, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with site.clients() as clients, S3Store(site.s3) as store:
+            with site.writer():
+                await clients.write_many("before", 5, concurrency=1)
+            checker = Checker(site, tmp_path)
+            epoch = checker.head()["epoch"]
+            files = await raw_files(store, site.tenant)
+            key, body = files[sorted(files)[2]]
+            await store.put(key, flipped(body, b"") or b"")
+            with site.writer() as writer:
+                pending = asyncio.create_task(clients.write("meanwhile"))
+                await until(lambda: "cannot be written" in writer.log(), 20, what="a refusal to write")
+                await asyncio.sleep(2)
+                assert checker.head()["epoch"] <= epoch + 1, "a new epoch was claimed again and again"
+                assert not pending.done()
+                await store.put(key, body)
+                await pending
+            checker.check(clients.acknowledged)
+
+    asyncio.run(run())
+
+
+def test_a_slow_reader_keeps_its_state_while_others_go_on(site: Site, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with site.clients() as clients:
+            with site.writer():
+                await clients.write_many("before", 3)
+                replica = await clients.service._replicas.ready(site.tenant, strong=True)
+                slow = replica.generation
+                with slow.connection() as db:
+                    db.execute("BEGIN")
+                    for number in range(12):
+                        await clients.write(f"meanwhile-{number}")
+                        counts = list(db.execute("SELECT count(*), (SELECT commit_seq FROM meta) FROM claims"))
+                        assert counts == [(3, 3)], "the file was changed under a reader"
+                    assert list(db.execute("PRAGMA integrity_check")) == [("ok",)]
+                    assert replica.generation is not slow
+                assert await statements(clients) >= {"before-0", "meanwhile-11"}
+            Checker(site, tmp_path).check(clients.acknowledged)
+
+    asyncio.run(run())
+
+
+def test_a_deleted_head_stops_writers_and_readers_instead_of_starting_anew(site: Site, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with site.clients() as clients, S3Store(site.s3) as store:
+            with site.writer() as writer:
+                await clients.write_many("before", 3)
+                head_key = f"tenants/{site.tenant}/head.json"
+                found = await store.get(head_key)
+                assert found is not None
+                await store.delete(head_key)
+                pending = asyncio.create_task(clients.call("claim.assert", CLAIM, key="lost", wait_seconds=20))
+                await until(lambda: "head missing" in writer.log(), 20, what="the writer's refusal")
+                async with site.clients() as fresh:
+                    for reader in (clients, fresh):
+                        reply = await reader.call("search", {"query": "statement"}, strong=True)
+                        assert reply.envelope["error"]["code"] == "INTEGRITY_ERROR", reply.envelope
+                        assert "head missing" in reply.envelope["error"]["message"]
+                refused = await pending
+                assert refused.envelope["error"]["code"] == "INTEGRITY_ERROR", refused.envelope
+                assert await keys_of_head(store, site.tenant) == []
+                await store.put(head_key, found.body)
+                await clients.write("after")
+            Checker(site, tmp_path).check(clients.acknowledged)
+
+    asyncio.run(run())
+
+
+CLAIM: Mapping[str, str] = {"claim_type": "fact", "statement": "lost"}
+
+
+async def statements(clients: Clients) -> set[str]:
+    """The keys of the claims a strong read finds."""
+    reply = await clients.call("search", {"query": "statement", "limit": 100}, strong=True)
+    assert reply.status == 200, reply.envelope
+    raise NotImplementedError
+
+
+async def until_healthy(reader: Clients, clients: Clients) -> None:
+    raise NotImplementedError
+
+
+async def raw_files(store: S3Store, tenant: str) -> dict[str, tuple[str, bytes]]:
+    """Level-0 files of the newest prefix, by name."""
+    keys = [info.key async for info in store.list(f"tenants/{tenant}/ltx/") if "/0000/" in info.key]
+    found = {}
+    for key in keys:
+        stored = await store.get(key)
+        assert stored is not None
+        found[key.rpartition("/")[2]] = (key, stored.body)
+    return found
+
+
+async def keys_of_head(store: S3Store, tenant: str) -> list[str]:
+    return [info.key async for info in store.list(f"tenants/{tenant}/head.json")]
