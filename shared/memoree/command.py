@@ -15,7 +15,7 @@ import orjson
 from memoree import limits
 from memoree.envelope import Envelope, parse
 from memoree.errors import Code, MemoreeError
-from memoree.ids import AttemptId
+from memoree.ids import AttemptId, is_attempt_id
 from memoree.operations.call import Call, validate
 from memoree.operations.content import StagedContent, is_text_like
 
@@ -99,3 +99,29 @@ def _staged(document: dict[str, Any]) -> StagedContent:
         document["size"],
         None if data is None else base64.b64decode(data),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """What a message says when its command is parked in the object store."""
+
+    attempt_id: AttemptId
+    tenant: str
+    digest: bytes
+
+    def to_message(self) -> str:
+        document = {"parked": self.attempt_id, "tenant": self.tenant, "digest": self.digest.hex()}
+        return orjson.dumps(document).decode()
+
+    @classmethod
+    def of(cls, body: str) -> ClaimCheck | None:
+        """The claim check in a message; `None` for any other message."""
+        if not body.startswith('{"parked"'):
+            return None
+        try:
+            document = orjson.loads(body)
+            if not is_attempt_id(document["parked"]):
+                return None
+            return cls(AttemptId(document["parked"]), document["tenant"], bytes.fromhex(document["digest"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return None

@@ -10,8 +10,9 @@ import fcntl
 import logging
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from memoree.clock import Clock
 from memoree.command import Command
 from memoree.database import attempts, meta
 from memoree.database.connection import open_reader, open_writer
-from memoree.database.schema import create_or_migrate
+from memoree.database.schema import check_version, create_or_migrate, stored_version
 from memoree.envelope import REQUEST_ID_UNREADABLE, encode
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
+from memoree.objects import ObjectStoreError
 from memoree.objects.blobs import LocalBlobStore
 from memoree.objects.filesystem import FilesystemStore
 from memoree.operations.call import Call, decode, validate
@@ -50,6 +52,9 @@ LOCAL_TENANT = "local"
 DATABASE_NAME = "memoree.sqlite3"
 READERS_MAX = 8
 CANARY_KEY = "canary"
+LOCK_WAIT_SECONDS_MAX = 10.0
+LOCK_POLL_SECONDS_MIN = 0.0005
+LOCK_POLL_SECONDS_MAX = 0.01
 
 log = logging.getLogger(__name__)
 
@@ -80,28 +85,65 @@ class _Submission:
 
 
 class EmbeddedService:
-    """One tenant, `local`, in one data directory. Thread-safe; also usable without an event loop."""
+    """One tenant, `local`, in one data directory. Thread-safe; also usable without an event loop.
+
+    Opening raises `CONFIG_ERROR` for a directory that cannot be used and for a store of a later program, which is
+    left as it is; `INTEGRITY_ERROR` for a damaged database; `TRANSPORT_ERROR` when another process keeps it locked.
+    """
 
     def __init__(self, data_dir: Path, *, facts: ServiceFacts, clock_now: Clock = clock.utc_now) -> None:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = data_dir / DATABASE_NAME
         self._clock = clock_now
         self._facts = facts
         self._store = FilesystemStore(data_dir / "objects")
         self._blobs = _Blobs(LocalBlobStore(self._store, LOCAL_TENANT))
-        self._lock_file = os.open(data_dir / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._writing = threading.Lock()
+        """Guards the writer's connection and the lock file, whose `flock` binds processes but not threads."""
         self._line: list[_Submission] = []
         self._line_lock = threading.Lock()
         self._readers: list[apsw.Connection] = []
-        with self._exclusive():
-            previous_umask = os.umask(0o077)
-            try:
-                self._db = open_writer(self._path, replicated=False)
-                create_or_migrate(self._db)
-            finally:
-                os.umask(previous_umask)
+        self._closed = False
+        try:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock_file = os.open(data_dir / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise MemoreeError(
+                Code.CONFIG_ERROR, f"the data directory {data_dir} cannot be used: {error.strerror}"
+            ) from error
+        try:
+            with self._exclusive():
+                self._db = self._open_database()
+        except BaseException:
+            os.close(self._lock_file)
+            raise
         self._committer = GroupCommitter(self._db, self._blobs, facts, clock_now)
+
+    def _open_database(self) -> apsw.Connection:
+        try:
+            if self._path.exists():
+                self._check_version()
+            else:
+                # Before SQLite does, for the mode. Never a file that is there: closing it would drop SQLite's locks.
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            db = open_writer(self._path, replicated=False)
+            try:
+                create_or_migrate(db)
+            except BaseException:
+                db.close()
+                raise
+            return db
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise _storage_failure(error) from error
+        except (OSError, apsw.Error) as error:
+            raise MemoreeError(Code.CONFIG_ERROR, f"the database {self._path} cannot be opened: {error}") from error
+
+    def _check_version(self) -> None:
+        """Read-only, so that a store of a later program is refused without a single byte of it changed."""
+        db = open_reader(self._path, immutable=False)
+        try:
+            check_version(stored_version(db))
+        finally:
+            db.close()
 
     # --- one request --------------------------------------------------------------------------------------------
 
@@ -124,9 +166,9 @@ class EmbeddedService:
             return self._write(call) if isinstance(call.operation, Mutation) else self._read(call)
         except MemoreeError as error:
             return refusal(call.request_id, error)
-        except Exception:
+        except Exception as error:
             log.exception("%s failed", call.operation.name)
-            return refusal(call.request_id, MemoreeError(Code.INTERNAL_ERROR, "the operation failed; see the log"))
+            return refusal(call.request_id, _storage_failure(error))
 
     def _read(self, call: Call[Any]) -> Reply:
         with self._view() as view:
@@ -136,7 +178,9 @@ class EmbeddedService:
         if call.content is not None and not call.content.inline:
             assert call.content.data is not None
             self._blobs.put(call.content.data)
-        submission = _Submission(new_command(LOCAL_TENANT, call, history=0, clock_now=self._clock))
+        with self._view() as view:
+            history = view.meta.history
+        submission = _Submission(new_command(LOCAL_TENANT, call, history=history, clock_now=self._clock))
         with self._line_lock:
             self._line.append(submission)
         with self._writing:
@@ -154,11 +198,27 @@ class EmbeddedService:
             del self._line[: len(batch)]
         try:
             with self._exclusive():
-                committed = self._committer.commit([entry.command for entry in batch], self._blobs)
-        except Exception as error:
-            log.exception("a group commit failed")
+                self._commit(batch)
+        except BaseException as error:
             for entry in batch:
-                entry.outcome = _storage_failure(error)
+                entry.outcome = entry.outcome or _storage_failure(error)
+            if not isinstance(error, Exception):
+                raise
+            log.exception("a group commit failed")
+
+    def _commit(self, batch: Sequence[_Submission]) -> None:
+        """All in one transaction; one by one when that fails for a reason that may lie in a single command."""
+        try:
+            committed = self._committer.commit([entry.command for entry in batch], self._blobs)
+        except apsw.Error:
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                log.exception("a command failed")
+                batch[0].outcome = _storage_failure(error)
+                return
+            for entry in batch:
+                self._commit([entry])
             return
         for entry, attempt in zip(batch, committed.attempts, strict=True):
             entry.commit_seq = committed.meta.commit_seq
@@ -171,8 +231,21 @@ class EmbeddedService:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Holds the data directory's writer lock: across processes by `flock`, for one group commit."""
-        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+        """Holds the data directory's writer lock: across processes by `flock`, for one group commit. The caller holds
+        `_writing`. Raises `TRANSPORT_ERROR` when another process does not give it up."""
+        if self._closed:
+            raise _closed()
+        deadline = time.monotonic() + LOCK_WAIT_SECONDS_MAX
+        pause = LOCK_POLL_SECONDS_MIN
+        while True:
+            try:
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise _busy() from None
+            time.sleep(pause)
+            pause = min(pause * 2, LOCK_POLL_SECONDS_MAX)
         try:
             yield
         finally:
@@ -182,31 +255,42 @@ class EmbeddedService:
     def _view(self) -> Iterator[View]:
         """One read transaction on a pooled connection."""
         db = self._take_reader()
-        db.execute("BEGIN")
         try:
+            db.execute("BEGIN")
             yield View(db, self._blobs, self._facts, meta.read(db), clock.stored(self._clock()))
         finally:
-            db.execute("ROLLBACK")
             self._return_reader(db)
 
     def _take_reader(self) -> apsw.Connection:
         with self._line_lock:
+            if self._closed:
+                raise _closed()
             if self._readers:
                 return self._readers.pop()
         return open_reader(self._path, immutable=False)
 
     def _return_reader(self, db: apsw.Connection) -> None:
-        with self._line_lock:
-            if len(self._readers) < READERS_MAX:
-                self._readers.append(db)
-                return
+        """End its transaction and keep it for the next request; one that cannot end it is of no use any more."""
+        with suppress(apsw.Error):
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            with self._line_lock:
+                if not self._closed and len(self._readers) < READERS_MAX:
+                    self._readers.append(db)
+                    return
         db.close()
 
     def close_sync(self) -> None:
-        for db in (*self._readers, self._db):
-            db.close()
-        self._readers.clear()
-        os.close(self._lock_file)
+        """After the write under way, if there is one. What comes later is refused. Idempotent."""
+        with self._writing:
+            with self._line_lock:
+                if self._closed:
+                    return
+                self._closed = True
+                readers, self._readers = self._readers, []
+            for db in (*readers, self._db):
+                db.close()
+            os.close(self._lock_file)
 
     # --- the asynchronous face (memoree.service.Service) ---------------------------------------------------------
 
@@ -226,6 +310,12 @@ class EmbeddedService:
         return await asyncio.to_thread(self.answer, request)
 
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
+        import asyncio
+
+        assert tenant == LOCAL_TENANT
+        return await asyncio.to_thread(self._operation_status, attempt_id)
+
+    def _operation_status(self, attempt_id: AttemptId) -> OperationStatus:
         with self._view() as view:
             attempt = attempts.find(view.db, attempt_id)
             if attempt is None:
@@ -240,7 +330,7 @@ class EmbeddedService:
     def _readiness(self) -> list[Check]:
         canary = os.urandom(16)
         try:
-            with self._exclusive(), self._view() as view:
+            with self._writing, self._exclusive(), self._view() as view:
                 self._store.put_sync(CANARY_KEY, canary)
                 stored = self._store.get_sync(CANARY_KEY)
                 self._store.delete_sync(CANARY_KEY)
@@ -252,14 +342,36 @@ class EmbeddedService:
         return [Check("store", ok=True, detail=detail)]
 
     async def close(self) -> None:
-        self.close_sync()
+        import asyncio
+
+        await asyncio.to_thread(self.close_sync)
 
 
-def _storage_failure(error: Exception) -> MemoreeError:
+def _busy() -> MemoreeError:
+    message = "another process keeps the store locked; nothing was stored, send it again"
+    return MemoreeError(Code.TRANSPORT_ERROR, message, retry_after_seconds=1.0)
+
+
+def _closed() -> MemoreeError:
+    return MemoreeError(Code.TRANSPORT_ERROR, "the store was closed; nothing was stored")
+
+
+def _storage_failure(error: BaseException) -> MemoreeError:
+    """What a caller is told of a fault that is no refusal. Only faults that cannot have stored anything say so."""
+    if isinstance(error, MemoreeError):
+        return error
     if isinstance(error, apsw.BusyError):
-        return MemoreeError(Code.TRANSPORT_ERROR, "the store is busy; nothing was stored, send it again")
+        return _busy()
     if isinstance(error, apsw.FullError):
         return MemoreeError(Code.INTERNAL_ERROR, "the disk is full; nothing was stored")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return MemoreeError(Code.INTEGRITY_ERROR, "the database is damaged; run `memoree doctor`")
-    return MemoreeError(Code.INTERNAL_ERROR, "the write failed and nothing was stored; see the log")
+    if isinstance(error, ObjectStoreError):
+        return MemoreeError(Code.TRANSPORT_ERROR, f"the blob store failed: {error}", retry_after_seconds=1.0)
+    if isinstance(error, apsw.IOError | apsw.InterruptError) or not isinstance(error, Exception):
+        return MemoreeError(
+            Code.TRANSPORT_ERROR,
+            "the operation was interrupted; whether a write took effect is unknown, send the identical request again",
+            retry_after_seconds=1.0,
+        )
+    return MemoreeError(Code.INTERNAL_ERROR, "the operation failed and nothing was stored; see the log")

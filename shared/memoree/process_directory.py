@@ -29,8 +29,8 @@ class ProcessDirectory:
         return path
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        _lock_path(self.path).unlink(missing_ok=True)
+        """What cannot be removed is left with its lock file, for a later sweep. Call it once."""
+        _remove(_lock_path(self.path))
         os.close(self._lock)
 
 
@@ -59,7 +59,14 @@ def _sweep(root: Path) -> None:
         except BlockingIOError:
             continue
         else:
-            shutil.rmtree(lock_path.with_suffix(""), ignore_errors=True)
-            lock_path.unlink(missing_ok=True)
+            _remove(lock_path)
         finally:
             os.close(lock)
+
+
+def _remove(lock_path: Path) -> None:
+    """The directory first: without its lock file nobody would find it any more."""
+    directory = lock_path.with_suffix("")
+    shutil.rmtree(directory, ignore_errors=True)
+    if not directory.exists():
+        lock_path.unlink(missing_ok=True)

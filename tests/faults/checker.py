@@ -71,14 +71,8 @@ class Checker:
     def restored(self, head: dict[str, Any]) -> apsw.Connection:
         """The newest state of head's prefix, by the real `litestream restore`."""
         prefix = f"tenants/{self.tenant}/{head['prefix']}"
-        reached = 0
-        names = sorted(
-            (int(match[3], 16), int(match[2], 16)) for key in self.keys(head["prefix"]) if (match := _LTX.search(key))
-        )
-        for last, first in names:
-            if first <= reached + 1 and last > reached and (reached < head["txid"]):
-                reached = last
-        assert reached >= head["txid"], f"nothing restores to TXID {head['txid']}; the prefix reaches {reached}"
+        reached = next((end for end in self.boundaries(head["prefix"]) if end >= head["txid"]), None)
+        assert reached is not None, f"nothing restores to TXID {head['txid']}: {self.boundaries(head['prefix'])}"
         path = self._scratch / f"checked-{self.tenant}-{head['revision']}.sqlite3"
         path.unlink(missing_ok=True)
         s3 = self.site.s3
@@ -90,6 +84,15 @@ class Checker:
             env={"AWS_ACCESS_KEY_ID": s3.access_key_id or "", "AWS_SECRET_ACCESS_KEY": s3.secret_access_key or ""},
         )
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+
+    def boundaries(self, prefix: str) -> list[int]:
+        """TXIDs that end a chain of files from the first one on, ascending."""
+        names = [match for key in self.keys(prefix) if (match := _LTX.search(key))]
+        ends: list[int] = []
+        for last, first in sorted((int(name[3], 16), int(name[2], 16)) for name in names):
+            if first <= (ends[-1] if ends else 0) + 1 and last > (ends[-1] if ends else 0):
+                ends.append(last)
+        return ends
 
     def keys(self, below: str) -> list[str]:
         pages = self._s3.get_paginator("list_objects_v2").paginate(

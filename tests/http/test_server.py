@@ -138,8 +138,12 @@ def test_a_head_that_never_ends_is_given_up(
     scripted: Scripted, scripted_caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HEAD_SECONDS_MAX", 0.2)
-    for start in (b"", b"POST /v1/call HTTP/1.1\r\nHost: ", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\nGET /l"):
+    whole = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for first, start in ((b"", b""), (b"", b"POST /v1/call HTTP/1.1\r\nHost: "), (whole, b"GET /l"), (whole, b"\r\n")):
         with connected(scripted_caller) as slow:
+            slow.sendall(first)
+            if first:
+                assert slow.recv(65536).startswith(b"HTTP/1.1 200")
             slow.sendall(start)
             received = b""
             while chunk := slow.recv(65536):
@@ -174,7 +178,8 @@ def test_a_connection_carries_many_requests_and_a_401_does_not_end_it(tmp_path: 
     with serving(create_app(scripted, settings)) as base_url:
         host, port = base_url.removeprefix("http://").split(":")
         body = json.dumps(envelope("artifact.put", note(), key="k")).encode()
-        request = f"POST /v1/call HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = "POST /v1/call HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        request = f"{head}Content-Length: {len(body)}\r\n\r\n"
         with socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as line:
             for _ in range(3):
                 line.sendall(request.encode() + body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import stat
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -19,6 +20,10 @@ from memoree.http.socket import FramedServer
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 WAIT_SECONDS = 10.0
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 async def connect(path: Path) -> Streams:
@@ -119,16 +124,22 @@ def test_a_fifth_connection_is_closed_and_a_freed_place_is_usable(serve: Serve) 
 
         held[0][1].write(frame(CAPABILITIES))
         assert b'"ok":true' in await rest(held[0])
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not await _served(path):
-                await asyncio.sleep(0.01)
+        await until(lambda: served(path))
         for _, writer in held[1:]:
             writer.close()
 
     serve(scenario)
 
 
-async def _served(path: Path) -> bool:
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+async def served(path: Path) -> bool:
     streams = await connect(path)
     streams[1].write(frame(CAPABILITIES))
     return b'"ok":true' in await rest(streams)
@@ -145,35 +156,45 @@ def test_an_incomplete_frame_is_given_up(serve: Serve) -> None:
     serve(scenario, read_seconds_max=0.1)
 
 
-def test_a_peer_that_does_not_read_is_given_up(serve: Serve, store: EmbeddedService) -> None:
-    async def scenario(path: Path) -> None:
-        put = await exchange(path, json.dumps(envelope("artifact.put", note("x" * 5_000_000), key="k")).encode())
-        wanted = json.dumps(envelope("artifact.get", {"artifact_id": put["result"]["artifact_id"]})).encode()
-        reader, writer = await asyncio.open_unix_connection(path, limit=1024)
-        writer.write(frame(wanted))
-        assert await reader.readexactly(4)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not await _served(path):
-                await asyncio.sleep(0.01)
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await asyncio.sleep(0.3)  # the peer's own idleness is what is tested
-            await reader.readexactly(5_000_000)
-        writer.close()
+def test_a_peer_that_does_not_read_is_given_up(store: EmbeddedService, tmp_path: Path) -> None:
+    path = tmp_path / "m.sock"
 
-    serve(scenario, write_seconds_max=0.1)
+    async def scenario() -> None:
+        async with FramedServer(store, path, write_seconds_max=0.1) as server:
+
+            async def idle() -> bool:
+                return not server._connections
+
+            put = await exchange(path, json.dumps(envelope("artifact.put", note("x" * 5_000_000), key="k")).encode())
+            wanted = json.dumps(envelope("artifact.get", {"artifact_id": put["result"]["artifact_id"]})).encode()
+            reader, writer = await asyncio.open_unix_connection(path, limit=1024)
+            writer.write(frame(wanted))
+            assert await reader.readexactly(4)
+            await until(idle)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(5_000_000)
+            writer.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.proves("machine-24")
 def test_the_socket_belongs_to_its_user_only_and_goes_with_the_server(serve: Serve) -> None:
-    seen: list[Path] = []
+    seen: list[tuple[Path, int, int]] = []
 
     async def scenario(path: Path) -> None:
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        seen.append(path)
+        seen.append((path, mode_of(path), mode_of(path.parent)))
 
     serve(scenario)
-    assert not seen[0].exists()
+    path, socket_mode, directory_mode = seen[0]
+    assert (socket_mode, directory_mode) == (0o600, 0o700)
+    assert not path.exists()
+
+
+def leave_a_dead_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(str(path))
+    assert path.is_socket()
 
 
 def test_a_live_socket_is_never_taken_and_a_leftover_is(store: EmbeddedService, tmp_path: Path) -> None:
@@ -185,11 +206,7 @@ def test_a_live_socket_is_never_taken_and_a_leftover_is(store: EmbeddedService, 
                 await FramedServer(store, path).start()
             assert refused.value.code is Code.TRANSPORT_ERROR
             assert (await exchange(path, CAPABILITIES))["ok"] is True
-        left, _ = path, path.touch()
-        left.unlink()
-        leftover = await asyncio.start_unix_server(lambda *_: None, path)
-        leftover.close()
-        assert path.exists()
+        leave_a_dead_socket(path)
         async with FramedServer(store, path):
             assert (await exchange(path, CAPABILITIES))["ok"] is True
 

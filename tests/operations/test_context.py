@@ -4,8 +4,8 @@ import pytest
 
 from memoree.envelope import AmbientContext
 from memoree.errors import MemoreeError
-from memoree.operations.call import Owner
 from memoree.operations.context import same_scope
+from memoree.owner import Owner
 
 from .bench import LAB, Bench
 

@@ -14,7 +14,7 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one, scalar
-from memoree.operations.call import Owner
+from memoree.owner import Owner
 
 _ENTITY = """a.artifact_id, a.kind, a.workspace_id, a.project_id, a.task_id, a.component, a.status, a.forgotten_reason,
     a.head_row, a.revision_count, a.created_at, a.sys_from"""

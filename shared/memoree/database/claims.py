@@ -11,7 +11,7 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one
-from memoree.operations.call import Owner
+from memoree.owner import Owner
 
 _ENTITY = """c.claim_id, c.claim_type, c.workspace_id, c.project_id, c.task_id, c.component, c.status,
     c.retraction_reason, c.valid_from, c.valid_until, c.head_row, c.revision_count, c.created_at, c.sys_from"""

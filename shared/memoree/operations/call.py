@@ -23,27 +23,9 @@ from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.operations.content import StagedContent
 from memoree.operations.registry import Mutation, Operation
 from memoree.operations.registry import operation as find_operation
+from memoree.owner import Owner
 
 Input = TypeVar("Input", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who owns an entity: the context it was created in, without pins."""
-
-    workspace_id: str
-    project_id: str
-    task_id: str | None
-    component: str | None
-
-    def to_wire(self) -> dict[str, Any]:
-        wire: dict[str, Any] = {"workspace_id": self.workspace_id, "project_id": self.project_id}
-        if self.task_id is not None:
-            wire["task_id"] = self.task_id
-        if self.component is not None:
-            wire["component"] = self.component
-        wire["pins"] = []
-        return wire
 
 
 @dataclass(frozen=True, slots=True)

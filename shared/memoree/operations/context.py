@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from memoree.envelope import AmbientContext, ContextSource, Horizon
 from memoree.errors import Code, MemoreeError, shown
-from memoree.operations.call import Call, Owner
+from memoree.operations.call import Call
 from memoree.operations.registry import read
 from memoree.operations.shapes import EmptyInput, RecordContext
 from memoree.operations.view import View
+from memoree.owner import Owner
 
 
 class ResolvedContext(RecordContext):

@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, model_val
 from memoree import clock, limits
 from memoree.database import artifacts, claims
 from memoree.envelope import WireModel, bounded
-from memoree.operations.call import Owner
 from memoree.operations.content import ArtifactContent
+from memoree.owner import Owner
 
 DEFAULT_MEDIA_TYPE = "text/plain; charset=utf-8"
 ClaimType = Literal["fact", "decision", "constraint", "preference", "procedure", "observation"]

@@ -22,6 +22,7 @@ import apsw
 from memoree import limits
 from memoree.database import schema
 from memoree.database.connection import open_writer
+from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing
 from memoree.reader.changes import Changes, GapTooWide
@@ -348,11 +349,9 @@ def _brought_forward(target: Copy, files: Sequence[LtxFile], head: Head) -> Gene
 def _proved(copy: Copy, head: Head) -> Generation:
     """The copy as a generation, if it is exactly the state that head names. Raises `ForeignState`."""
     generation, epoch = _opened(copy, head)
-    found = (generation.meta.epoch, generation.meta.batch, generation.meta.commit_seq)
-    named = (epoch, head.batch, head.commit_seq)
-    if found != named:
+    if (found := _identity(generation.meta)) != (named := _named(head, epoch)):
         generation.retire()
-        raise ForeignState(f"TXID {copy.position} is (epoch, batch, commit) {found}; head names {named}")
+        raise ForeignState(f"TXID {copy.position} is {found}; head names {named}")
     return generation
 
 
@@ -369,6 +368,18 @@ def _proved_covered(copy: Copy, before: Head, now: Head) -> Generation:
         generation.retire()
         raise NotCovered(message)
     return generation
+
+
+Identity = tuple[int, int, int, int, str]
+"""Epoch, batch, commit, logical clock and integrity sum: two lineages may count alike, but hold different things."""
+
+
+def _identity(found: Meta) -> Identity:
+    return found.epoch, found.batch, found.commit_seq, found.hlc, found.integrity.hex()
+
+
+def _named(head: Head, epoch: int) -> Identity:
+    return epoch, head.batch, head.commit_seq, head.hlc, head.integrity
 
 
 def _opened(copy: Copy, head: Head) -> tuple[Generation, int]:

@@ -12,12 +12,13 @@ import apsw
 from blake3 import blake3
 
 from memoree import clock, limits
-from memoree.command import to_message
+from memoree.command import ClaimCheck, to_message
 from memoree.database import attempts
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, new_ulid
 from memoree.objects import ObjectMissing, ObjectStoreError
 from memoree.objects.blobs import BlobCache, BlobStore
+from memoree.objects.loop_blobs import LoopBlobs
 from memoree.operations.call import Call
 from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
 from memoree.operations.registry import Mutation
@@ -40,8 +41,6 @@ from memoree.service import (
     write_pending,
     write_reply,
 )
-from memoree.writer.environment import LoopBlobs
-from memoree.writer.staging import ClaimCheck
 
 QUEUE_AGE_SECONDS_MAX = 5.0
 """Readiness turns red when the oldest command has waited this long: the writer is dead or stuck."""

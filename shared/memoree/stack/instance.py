@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +19,10 @@ from memoree.private_file import write_private
 
 LOCK_NAME = "up.lock"
 STATE_NAME = "up.json"
+PROBE_SECONDS_MAX = 0.5
+"""A lock held for less than this was only looked at, by `status` or `down`."""
+PROBE_POLL_SECONDS = 0.005
+PID_BYTES_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +38,13 @@ class Instance:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            if not _locked_in_time(lock):
+                owner = _pid_in(lock) or "unknown"
                 raise MemoreeError(
                     Code.CONFIG_ERROR,
                     f"a stack is running on {data_dir} already (process {owner}); "
                     "`memoree status` shows it, `memoree down` stops it",
-                ) from None
+                )
             (data_dir / STATE_NAME).unlink(missing_ok=True)
             os.ftruncate(lock, 0)
             os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -60,19 +64,36 @@ def running_pid(data_dir: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two probes do not take each other for a stack
     except BlockingIOError:
-        return int(os.pread(lock, 32, 0) or 0) or None
+        return _pid_in(lock)
     else:
         return None
     finally:
         os.close(lock)
 
 
+def _locked_in_time(lock: int) -> bool:
+    deadline = time.monotonic() + PROBE_SECONDS_MAX
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(PROBE_POLL_SECONDS)
+
+
+def _pid_in(lock: int) -> int | None:
+    match = re.match(rb"[1-9][0-9]*", os.pread(lock, PID_BYTES_MAX, 0))
+    return int(match[0]) if match else None
+
+
 def published_state(data_dir: Path) -> dict[str, Any] | None:
-    """What the running stack announced; `None` while it is still starting."""
+    """What the running stack announced; `None` while it is still starting, and for a file that is damaged."""
     try:
-        state: dict[str, Any] = orjson.loads((data_dir / STATE_NAME).read_bytes())
-    except FileNotFoundError:
+        state = orjson.loads((data_dir / STATE_NAME).read_bytes())
+    except (FileNotFoundError, orjson.JSONDecodeError):
         return None
-    return state
+    return state if isinstance(state, dict) else None

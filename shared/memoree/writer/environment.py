@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from memoree import limits
 from memoree.clock import Clock, utc_now
-from memoree.objects import ObjectStore, StoreUnavailable
-from memoree.objects.blobs import BlobStore
+from memoree.objects import ObjectStore
 from memoree.operations.view import ServiceFacts
 from memoree.process_directory import ProcessDirectory
 from memoree.replication.litestream import LitestreamSettings, ReplicaTarget
-
-BLOB_READ_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +38,3 @@ class WriterEnvironment:
     timings: WriterTimings = field(default_factory=WriterTimings)
     litestream: LitestreamSettings = field(default_factory=LitestreamSettings)
     clock: Clock = utc_now
-
-
-class LoopBlobs:
-    """Verified blob reads for code in threads, done by the event loop that owns the store's connections."""
-
-    def __init__(self, blobs: BlobStore, loop: asyncio.AbstractEventLoop) -> None:
-        self._blobs = blobs
-        self._loop = loop
-
-    def read(self, digest: bytes, size: int) -> bytes:
-        """Raises `INTEGRITY_ERROR`, and `StoreUnavailable` also when the bytes take too long."""
-        reading = asyncio.run_coroutine_threadsafe(self._blobs.read(digest.hex(), size=size), self._loop)
-        try:
-            return reading.result(BLOB_READ_SECONDS_MAX)
-        except TimeoutError:
-            reading.cancel()
-            raise StoreUnavailable(f"blob {digest.hex()} did not arrive in {BLOB_READ_SECONDS_MAX:g} s") from None

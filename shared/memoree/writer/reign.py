@@ -27,6 +27,7 @@ from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, new_ulid
 from memoree.objects import ObjectStoreError, PreconditionFailed
 from memoree.objects.blobs import BlobStore, tenant_directory_name
+from memoree.objects.loop_blobs import LoopBlobs
 from memoree.operations.view import BlobPresence
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost, HeadReading
@@ -38,7 +39,7 @@ from memoree.replication.litestream import (
     restore,
 )
 from memoree.replication.ltx import LtxName, parse_name, restorable_boundaries
-from memoree.writer.environment import LoopBlobs, WriterEnvironment
+from memoree.writer.environment import WriterEnvironment
 from memoree.writer.group_commit import Committed, GroupCommitter
 
 RESTORE_TRIES_MAX = 5

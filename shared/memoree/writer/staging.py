@@ -12,9 +12,9 @@ import orjson
 from blake3 import blake3
 
 from memoree import limits
-from memoree.command import Command, from_message, needs_text
+from memoree.command import ClaimCheck, Command, from_message, needs_text
 from memoree.errors import Code, MemoreeError
-from memoree.ids import AttemptId, is_attempt_id
+from memoree.ids import AttemptId
 from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
 from memoree.objects.blobs import BlobStore
 from memoree.operations.content import StagedContent
@@ -41,32 +41,6 @@ class ProvedBlobs:
 
     def holds(self, digest: bytes) -> bool:
         return digest in self.present
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimCheck:
-    """What a message says when its command is parked in the object store."""
-
-    attempt_id: AttemptId
-    tenant: str
-    digest: bytes
-
-    def to_message(self) -> str:
-        document = {"parked": self.attempt_id, "tenant": self.tenant, "digest": self.digest.hex()}
-        return orjson.dumps(document).decode()
-
-    @classmethod
-    def of(cls, body: str) -> ClaimCheck | None:
-        """The claim check in a message; `None` for any other message."""
-        if not body.startswith('{"parked"'):
-            return None
-        try:
-            document = orjson.loads(body)
-            if not is_attempt_id(document["parked"]):
-                return None
-            return cls(AttemptId(document["parked"]), document["tenant"], bytes.fromhex(document["digest"]))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,48 @@
+"""The app behind Mangum, as a function URL calls it: no lifespan, one service for all events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from http_support import envelope, note
+from mangum import Mangum
+
+from memoree.embedded import EmbeddedService
+from memoree.http.app import create_app
+from memoree.http.settings import HttpSettings
+
+
+def event(body: bytes) -> dict[str, Any]:
+    return {
+        "version": "2.0",
+        "rawPath": "/v1/call",
+        "rawQueryString": "",
+        "headers": {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))},
+        "requestContext": {"http": {"method": "POST", "path": "/v1/call", "sourceIp": "127.0.0.1"}},
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+    }
+
+
+@pytest.fixture
+def handler(store: EmbeddedService, stack: ExitStack) -> Mangum:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    stack.callback(loop.close)
+    stack.callback(asyncio.set_event_loop, None)
+    stack.callback(lambda: loop.run_until_complete(loop.shutdown_default_executor()))
+    return Mangum(create_app(store, HttpSettings()), lifespan="off")
+
+
+def test_events_are_answered_one_after_the_other(handler: Mangum) -> None:
+    put = json.dumps(envelope("artifact.put", note(), key="k")).encode()
+    first, replay, broken = (handler(event(body), {}) for body in (put, put, b"{"))
+
+    assert (first["statusCode"], json.loads(first["body"])["result"]["created"]) == (200, True)
+    assert json.loads(replay["body"])["result"]["created"] is False
+    assert (broken["statusCode"], json.loads(broken["body"])["request_id"]) == (400, "req_transport")
