@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from memoree.settings import StackSettings
     from memoree.writer.worker import WriterWorker
 
-HTTP_CONNECTIONS_MAX = 512
 READER_THREADS = 4
 WRITER_THREADS = 4
 
@@ -126,7 +125,7 @@ async def writer_worker(settings: StackSettings, *, supervised: bool = False) ->
 def _replicated_facts(settings: StackSettings, *, authorization: bool) -> ServiceFacts:
     return ServiceFacts(
         blob_store=settings.blob_store_name,
-        connections_max=HTTP_CONNECTIONS_MAX,
+        connections_max=limits.HTTP_REQUESTS_IN_FLIGHT_MAX,
         authorization=authorization,
         pid=os.getpid(),
         running=True,

@@ -55,6 +55,8 @@ SOURCE_ITEMS_MAX = 100
 PROJECTION_ITEMS_MAX = 100
 FEEDBACK_ITEMS_MAX = 100
 UNIX_CONNECTIONS_MAX = 4
+HTTP_REQUESTS_IN_FLIGHT_MAX = 512
+"""Of one process; more are answered 503 at once instead of being queued. `capabilities` reports it over HTTP."""
 
 # --- storage --------------------------------------------------------------------------------------------------
 INLINE_BODY_BYTES_MAX = 16 * KIB

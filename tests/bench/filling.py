@@ -53,13 +53,13 @@ async def fill(
     try:
         async with await stack.caller(tenant) as caller:
             stored = [await _put(caller, text) for text in data.sources()]
-        copied = _put_bare(bare, tenant)
+        copied = put_bare(bare, tenant)
         seconds = 0.0
         for done, statements in _rounds(claims):
             say(f"filling: {done} of {claims} claims")
             outgoing = _messages(tenant, statements, stored)
             seconds += await _timed_writes(queue, head_file, outgoing)
-            bare.insert([_command(tenant, assert_claim(each, copied[each.source]))[0] for each in statements])
+            bare.insert([command(tenant, assert_claim(each, copied[each.source]))[0] for each in statements])
         return Filled(claims, claims / seconds, bare.claims / bare.seconds, await _head(head_file))
     finally:
         await queue.close()
@@ -71,9 +71,9 @@ async def _put(caller: Caller, text: str) -> Source:
     return Source(result["artifact_id"], result["revision_id"])
 
 
-def _put_bare(bare: BareSqlite, tenant: str) -> list[Source]:
+def put_bare(bare: BareSqlite, tenant: str) -> list[Source]:
     """The same documents in the bare databases, in order."""
-    bare.prepare([_command(tenant, put_source(text))[0] for text in data.sources()])
+    bare.prepare([command(tenant, put_source(text))[0] for text in data.sources()])
     rows = bare.recorder.execute(
         "SELECT a.artifact_id, r.revision_id FROM artifacts a JOIN artifact_revisions r ON r.row_id = a.head_row"
         " ORDER BY a.row_id"
@@ -90,16 +90,16 @@ def _rounds(claims: int) -> Iterable[tuple[int, Sequence[data.Statement]]]:
 def _messages(tenant: str, statements: Sequence[data.Statement], sources: Sequence[Source]) -> list[OutgoingMessage]:
     messages = []
     for statement in statements:
-        command, body = _command(tenant, assert_claim(statement, sources[statement.source]))
-        messages.append(OutgoingMessage(body, group=tenant, dedup_id=command.attempt_id))
+        built, body = command(tenant, assert_claim(statement, sources[statement.source]))
+        messages.append(OutgoingMessage(body, group=tenant, dedup_id=built.attempt_id))
     return messages
 
 
-def _command(tenant: str, body: bytes) -> tuple[Command, str]:
+def command(tenant: str, body: bytes) -> tuple[Command, str]:
     """What an api makes of a request: the command, and the message it sends."""
     envelope = decode(body)
-    command = new_command(tenant, validate(envelope), history=0, clock_now=utc_now)
-    return command, to_message(command, envelope).decode()
+    built = new_command(tenant, validate(envelope), history=0, clock_now=utc_now)
+    return built, to_message(built, envelope).decode()
 
 
 async def _timed_writes(queue: SqliteQueue, head_file: HeadFile, messages: Sequence[OutgoingMessage]) -> float:

@@ -33,7 +33,7 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
     elif where == "asgi":
         opened = AsgiDoor(tmp_path / "store", ManualClock())
     elif where.startswith("http"):
-        opened = HttpDoor.from_environment(where if "://" in where else where.removeprefix("http:"))
+        opened = HttpDoor.from_environment(where.removeprefix("http:") if "://" in where[len("http:") :] else where)
     else:
         raise pytest.UsageError(f"--door: {where!r} is neither 'embedded', 'asgi' nor an http URL")
     try:

@@ -35,11 +35,19 @@ def test_a_marker_that_names_no_row_is_a_problem() -> None:
 
 
 def test_the_page_lists_every_row_with_its_state_and_tests() -> None:
-    page = render([TABLE], {"machine-1": {f"tests/t.py::test_{n}" for n in range(6)}})
+    page = render([TABLE], {"machine-1": {f"tests/t.py::test_{n}" for n in range(6)}}, {})
     assert "1 of 2 rows have tests." in page
+    assert "| # | assertion | state | tests |\n|---|---|---|---|\n" in page
     assert "| machine-1 | a rule | required | `t.py::test_0`<br>`t.py::test_1`" in page
     assert "and 2 more" in page
     assert "| machine-2 | another | not built yet; amended (a ruling); half of it |  |" in page
+
+
+def test_the_page_names_the_planted_faults_of_a_row() -> None:
+    page = render([TABLE], {"machine-1": {"tests/t.py::test_x"}}, {"machine-1": [f"fault-{n}" for n in range(5)]})
+    assert "| # | assertion | state | tests | planted faults |\n|---|---|---|---|---|\n" in page
+    assert "| `t.py::test_x` | fault-0<br>fault-1<br>fault-2<br>and 2 more |" in page
+    assert "half of it |  |  |" in page
 
 
 @pytest.mark.parametrize("numbers", [[1, 3], [2], [1, 1]])

@@ -40,7 +40,7 @@ def foreign(body: bytes, other: bytes) -> bytes | None:
 @pytest.mark.parametrize(
     ("damage", "which"),
     [(missing, -2), (truncated, -2), (flipped, -2), (foreign, -1)],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=["missing", "truncated", "flipped", "of another lineage"],
 )
 def test_a_reader_never_shows_a_state_built_of_a_damaged_file(
     damage: Callable[[bytes, bytes], bytes | None], which: int, site: Site, tmp_path: Path
@@ -107,16 +107,16 @@ def test_a_slow_reader_keeps_its_state_while_others_go_on(site: Site, tmp_path: 
         async with site.clients() as clients:
             with site.writer():
                 await clients.write_many("before", 3)
-                replica = await clients.service._replicas.ready(site.tenant, strong=True)
-                slow = replica.generation
-                with slow.connection() as db:
-                    db.execute("BEGIN")
-                    for number in range(12):
-                        await clients.write(f"meanwhile-{number}")
-                        counts = list(db.execute("SELECT count(*), (SELECT commit_seq FROM meta) FROM claims"))
-                        assert counts == [(3, 3)], "the file was changed under a reader"
-                    assert list(db.execute("PRAGMA integrity_check")) == [("ok",)]
-                    assert replica.generation is not slow
+                async with clients.service._replicas.ready(site.tenant, strong=True) as replica:
+                    slow = replica.generation
+                    with slow.connection() as db:
+                        db.execute("BEGIN")
+                        for number in range(12):
+                            await clients.write(f"meanwhile-{number}")
+                            counts = list(db.execute("SELECT count(*), (SELECT commit_seq FROM meta) FROM claims"))
+                            assert counts == [(3, 3)], "the file was changed under a reader"
+                        assert list(db.execute("PRAGMA integrity_check")) == [("ok",)]
+                        assert replica.generation is not slow
                 assert await error_code(clients, clients.acknowledged[-1]) is None
             Checker(site, tmp_path).check(clients.acknowledged)
 
@@ -168,10 +168,12 @@ async def until_read(reader: Clients, written: Acknowledged) -> None:
 
 
 async def raw_files(store: S3Store, tenant: str) -> dict[str, tuple[str, bytes]]:
-    """Level-0 files of the newest prefix, by name."""
-    keys = [info.key async for info in store.list(f"tenants/{tenant}/ltx/") if "/0000/" in info.key]
+    """The tenant's raw files by name, once every compacted one, which could make up for them, is removed."""
     found = {}
-    for key in keys:
+    for key in [info.key async for info in store.list(f"tenants/{tenant}/ltx/")]:
+        if "/0000/" not in key:
+            await store.delete(key)
+            continue
         stored = await store.get(key)
         assert stored is not None
         found[key.rpartition("/")[2]] = (key, stored.body)

@@ -111,7 +111,7 @@ def test_an_attempt_delivered_again_after_the_store_changed_stays_what_it_was_de
                 once = await clients.decided("claim.assert", {"claim_type": "fact", "statement": "once"}, key="once")
                 retracted = {"claim_id": once["result"]["claim_id"], "reason": "wrong"}
                 await clients.decided("claim.retract", retracted, key="retract")
-                for body, name in ((refused_body, "redrive 1"), (applied_body, "redrive 2")):
+                for body, name in ((refused_body, "redrive-1"), (applied_body, "redrive-2")):
                     await queue.send(OutgoingMessage(body, site.tenant, name))
                 await clients.write("after the redrive")
                 await stays(clients, refused, "refused")

@@ -119,13 +119,13 @@ async def _look(store: S3Store, service: ReplicatedService, watch: Watch, *, str
     least = 0
     while True:
         try:
-            replica = await service._replicas.ready(watch.tenant, strong=strong)
+            async with service._replicas.ready(watch.tenant, strong=strong) as replica:
+                state = await asyncio.to_thread(_state, replica.generation)
         except MemoreeError as error:
             assert error.code is Code.INDEX_NOT_READY, error
         except ObjectStoreError:
             pass
         else:
-            state = await asyncio.to_thread(_state, replica.generation)
             least = watch.see_state(state, await _head(store, watch.tenant), least)
         await asyncio.sleep(LOOK_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 import uuid
@@ -35,11 +36,11 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def serving(app: Starlette) -> Iterator[str]:
+def serving(app: Starlette, *, metrics_listener: socket.socket | None = None) -> Iterator[str]:
     """The app under the real server on a free port; yields its base URL."""
     listener = listen("127.0.0.1", 0)
     base_url = f"http://{address_of(listener)}"
-    server = HttpServer(app, listener)
+    server = HttpServer(app, listener, metrics_listener=metrics_listener)
     thread = threading.Thread(target=server.run, name="http server")
     thread.start()
     try:

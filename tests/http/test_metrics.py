@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from http_support import Caller, Scripted, envelope, note, serving
 from prometheus_client.parser import text_string_to_metric_families
 
-from memoree.http.app import create_app, metrics_app
+from memoree.http.app import create_app
+from memoree.http.server import address_of, listen
 from memoree.http.settings import HttpSettings
 from memoree.service import Check
 
@@ -90,16 +91,14 @@ def test_the_main_port_has_no_metrics_by_default(caller: Caller) -> None:
 
 
 def test_an_address_of_its_own_shows_what_the_main_port_counted(scripted: Scripted, stack: ExitStack) -> None:
+    listener = listen("127.0.0.1", 0)
     app = create_app(scripted, HttpSettings())
-    main = Caller(stack.enter_context(serving(app)))
-    beside_app = metrics_app(app)
-    beside_app.state.settings = app.state.settings
-    beside_app.state.metrics = app.state.metrics
-    beside_app.state.exposition = app.state.exposition
-    main.post(envelope("artifact.put", note(), key="k"))
-    beside = Caller(stack.enter_context(serving(beside_app)))
+    main = Caller(stack.enter_context(serving(app, metrics_listener=listener)))
+    beside = Caller(f"http://{address_of(listener)}")
     stack.callback(main.close)
     stack.callback(beside.close)
+    main.post(envelope("artifact.put", note(), key="k"))
 
     assert counted(scraped(beside), "artifact.put", "WRITE_PENDING") == 1
     assert beside.http.post("/v1/call", content=b"{}").status_code == 404
+    assert main.http.get("/metrics").status_code == 404

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -200,3 +202,18 @@ def test_a_server_that_is_told_to_stop_refuses_new_connections(scripted: Scripte
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{base_url}/livez")
     assert time.monotonic() - started < DEADLINE_SECONDS
+
+
+def test_a_service_that_the_app_opens_is_closed_with_it(scripted: Scripted) -> None:
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Scripted]:
+        steps.append("opened")
+        yield scripted
+        steps.append("closed")
+
+    with serving(create_app(opened, HttpSettings())) as base_url:
+        assert httpx.get(f"{base_url}/readyz").status_code == 200
+        assert steps == ["opened"]
+    assert steps == ["opened", "closed"]

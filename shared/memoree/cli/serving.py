@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from memoree.assembly import HTTP_CONNECTIONS_MAX, embedded_facts, embedded_service
+from memoree.assembly import embedded_facts, embedded_service
 from memoree.embedded import LOCAL_TENANT, EmbeddedService
 from memoree.errors import Code, MemoreeError, shown
 from memoree.http.app import create_app
@@ -18,7 +18,7 @@ from memoree.http.logs import log_to_stderr
 from memoree.http.server import HttpServer, listen, refuse_open_door
 from memoree.http.settings import HttpSettings
 from memoree.http.socket import FramedServer
-from memoree.limits import UNIX_CONNECTIONS_MAX
+from memoree.limits import HTTP_REQUESTS_IN_FLIGHT_MAX, UNIX_CONNECTIONS_MAX
 from memoree.paths import prepare_data_dir
 
 SETTINGS_PREFIX = "MEMOREE_"
@@ -34,7 +34,7 @@ def serve_http(data_dir: Path, *, host: str, port: int, tokens_file: Path | None
     with listen(host, port) as listener:
         refuse_open_door(listener, settings)
         authorization = settings.tokens_file is not None
-        service = _open(data_dir, connections_max=HTTP_CONNECTIONS_MAX, authorization=authorization)
+        service = _open(data_dir, connections_max=HTTP_REQUESTS_IN_FLIGHT_MAX, authorization=authorization)
         try:
             HttpServer(create_app(service, settings), listener).run()
         finally:

@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from memoree import limits
 from memoree.errors import Code, MemoreeError
 from memoree.http.answers import CALL_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
 from memoree.http.attempts import OperationEndpoint
@@ -26,8 +27,6 @@ from memoree.http.origin import LoopbackGuard
 from memoree.http.services import ServiceHolder, ServiceSource
 from memoree.http.settings import HttpSettings
 
-REQUESTS_IN_FLIGHT_MAX = 512
-"""More are answered 503 at once instead of being queued."""
 LIMITED_PREFIX = "/v1/"
 EXPOSED_HEADERS = (
     "Memoree-Commit-Seq",
@@ -137,7 +136,7 @@ class Observer:
                 _log_access(scope, seen, seconds)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, seen: Observation) -> None:
-        if self._in_flight > REQUESTS_IN_FLIGHT_MAX and scope["path"].startswith(LIMITED_PREFIX):
+        if self._in_flight > limits.HTTP_REQUESTS_IN_FLIGHT_MAX and scope["path"].startswith(LIMITED_PREFIX):
             self._metrics.shed.inc()
             error = MemoreeError(Code.TRANSPORT_ERROR, "too many requests are being served; nothing was stored")
             await send_answer(_refused(scope, HttpRefusal(error)), scope, receive, send)

@@ -11,6 +11,7 @@ from memoree.stack.child import Child
 
 RESTART_SECONDS_MIN = 0.1
 RESTART_SECONDS_MAX = 5.0
+LAST_LINES_SHOWN = 3
 STABLE_SECONDS = 10.0
 """A child that ran this long starts over with the shortest backoff."""
 
@@ -63,18 +64,29 @@ class Keeper:
         pause = RESTART_SECONDS_MIN
         while True:
             began = time.monotonic()
-            self._child = await Child.start(
-                self._argv,
-                environment=self._environment,
-                directory=self._directory,
-                log_path=self._log_path,
-                pass_fds=self._pass_fds,
-            )
-            self._started()
-            status = await self._child.wait()
+            try:
+                ending = await self._run_once()
+            except OSError as error:  # no process, file or descriptor to be had: nobody else would try again
+                ending = f"could not be kept running: {error}"
             if time.monotonic() - began > STABLE_SECONDS:
                 pause = RESTART_SECONDS_MIN
-            reason = "".join(f"\n    {line}" for line in self._child.last_lines()[-3:])
-            self._say(f"the {self.name} ended with status {status}; starting it again in {pause:.1f} s{reason}")
+            self._say(f"the {self.name} {ending}; starting it again in {pause:.1f} s{self._last_words()}")
             await asyncio.sleep(pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
+
+    async def _run_once(self) -> str:
+        """Until the child ends; says how it did. A child from before is gone by then."""
+        if self._child is not None:
+            await self._child.kill()
+        self._child = await Child.start(
+            self._argv,
+            environment=self._environment,
+            directory=self._directory,
+            log_path=self._log_path,
+            pass_fds=self._pass_fds,
+        )
+        self._started()
+        return f"ended with status {await self._child.wait()}"
+
+    def _last_words(self) -> str:
+        return "".join(f"\n    {line}" for line in self.last_lines[-LAST_LINES_SHOWN:])

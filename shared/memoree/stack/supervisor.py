@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
@@ -23,7 +24,7 @@ from memoree.objects.s3 import S3Store
 from memoree.objects.selftest import prove_store
 from memoree.private_file import write_private
 from memoree.stack.instance import Instance
-from memoree.stack.keeper import RESTART_SECONDS_MAX, Keeper
+from memoree.stack.keeper import RESTART_SECONDS_MAX, RESTART_SECONDS_MIN, STABLE_SECONDS, Keeper
 from memoree.stack.options import UpOptions
 from memoree.stack.ports import LOOPBACK
 from memoree.stack.seaweedfs import SeaweedServer
@@ -91,9 +92,9 @@ class Supervisor:
         self._write_deployment()
         self._say("starting the writer")
         self._writer = self._keep("supervised-writer", [])
-        for number, metrics in enumerate(metrics_sockets):
-            self._say(f"starting api process {number + 1} of {len(metrics_sockets)}")
-            self._apis.append(self._keep("api", [main_socket, metrics]))
+        for number, metrics in enumerate(metrics_sockets, start=1):
+            self._say(f"starting api process {number} of {len(metrics_sockets)}")
+            self._apis.append(self._keep("api", [main_socket, metrics], log_name=f"api-{number}.log"))
         await self._unless_stopped(self._until_live(main_socket))
         self._state = self._whereabouts(main_socket, metrics_sockets)
         self._publish()
@@ -104,14 +105,15 @@ class Supervisor:
         async with S3Store(self._store.settings) as store:
             await prove_store(store)
 
-    def _keep(self, name: str, sockets: list[socket.socket]) -> Keeper:
+    def _keep(self, name: str, sockets: list[socket.socket], *, log_name: str | None = None) -> Keeper:
+        """`log_name` is the child's alone: two that rotate one file would lose lines."""
         descriptors = [each.fileno() for each in sockets]
         return Keeper(
             name,
             [sys.executable, "-m", "memoree.stack.processes", name, *map(str, descriptors)],
             environment=self._environment(),
             directory=self._data,
-            log_path=self._data / f"{name}.log",
+            log_path=self._data / (log_name or f"{name}.log"),
             say=self._say,
             started=self._publish,
             pass_fds=descriptors,
@@ -161,13 +163,14 @@ class Supervisor:
 
     async def _until_live(self, main_socket: socket.socket) -> None:
         """An api process answers. A first start of everything takes some seconds."""
-        async with httpx.AsyncClient(trust_env=False) as client:
-            for _ in range(round(READY_SECONDS_MAX / READY_POLL_SECONDS)):
-                with suppress(httpx.TransportError):
-                    answer = await client.get(f"{_url(main_socket)}/livez", timeout=READY_SECONDS_MAX)
-                    if answer.status_code == httpx.codes.OK:
-                        return
-                await asyncio.sleep(READY_POLL_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_SECONDS_MAX), httpx.AsyncClient(trust_env=False) as client:
+                while True:
+                    with suppress(httpx.TransportError):
+                        answer = await client.get(f"{_url(main_socket)}/livez", timeout=READY_SECONDS_MAX)
+                        if answer.status_code == httpx.codes.OK:
+                            return
+                    await asyncio.sleep(READY_POLL_SECONDS)
         lines = "".join(f"\n    {line}" for api in self._apis for line in api.last_lines)
         raise MemoreeError(Code.CONFIG_ERROR, f"no api process answered within {READY_SECONDS_MAX:g} s{lines}")
 
@@ -194,14 +197,21 @@ class Supervisor:
 
     async def _supervise_store(self) -> None:
         """The store is restarted like every other child; writers and readers wait for it meanwhile."""
-        pause = 0.0
+        pause = RESTART_SECONDS_MIN
         while not self._stopping.is_set():
-            await self._unless_stopped(self._store.wait())
-            self._say(f"SeaweedFS ended; starting it again in {pause:.1f} s")
+            began = time.monotonic()
+            if self._store.is_alive:
+                await self._unless_stopped(self._store.wait())
+            if time.monotonic() - began > STABLE_SECONDS:
+                pause = RESTART_SECONDS_MIN
+            self._say(f"SeaweedFS is down; starting it again in {pause:.1f} s")
             await self._store.kill()
             await self._unless_stopped(asyncio.sleep(pause))
-            pause = min(pause * 2 + 0.2, RESTART_SECONDS_MAX)
-            await self._unless_stopped(self._store.start())
+            pause = min(pause * 2, RESTART_SECONDS_MAX)
+            try:
+                await self._unless_stopped(self._store.start())
+            except MemoreeError as error:
+                self._say(f"SeaweedFS does not start: {error.message}")
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> None:
         """Do the work, unless the signal to stop comes first. Raises `Stopped`."""
@@ -219,12 +229,14 @@ class Supervisor:
 
     async def _stop(self) -> None:
         self._say("stopping")
-        await asyncio.gather(*(api.stop(API_STOP_SECONDS) for api in self._apis))
-        if self._writer is not None:
-            await self._writer.stop(WRITER_STOP_SECONDS)
-        await self._store.kill()
-        for each in self._sockets:
-            each.close()
+        try:
+            await asyncio.gather(*(api.stop(API_STOP_SECONDS) for api in self._apis), return_exceptions=True)
+            if self._writer is not None:
+                await self._writer.stop(WRITER_STOP_SECONDS)
+        finally:
+            await self._store.kill()
+            for each in self._sockets:
+                each.close()
 
 
 def _url(listening: socket.socket) -> str:

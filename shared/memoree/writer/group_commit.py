@@ -1,15 +1,20 @@
-"""One group commit: many commands, one transaction, a savepoint each (design §5.2).
+"""One group commit: many commands, one transaction, each of them applied whole or not at all (design §5.2).
 
 This is the same code for every profile. It knows nothing of queues, heads or replication: it turns commands into
 rows and says which batch must be covered before their outcomes may be told.
+
+A savepoint per command is the sure way and a slow one: FTS5 writes its pending postings at every savepoint, so that
+each command makes an index segment of its own, to be merged and replicated. Most refusals come before the first change
+and have nothing to undo. So a batch is decided without savepoints first; should a command be refused halfway, the
+batch is rolled back and decided again with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import apsw
 import orjson
@@ -44,10 +49,18 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The batch being decided: its counters, which commands advance, and its one instant in stored form."""
+    """The batch being decided: its counters, which commands advance, and its one instant in stored form.
+
+    `clock_ms` is what the clock really said, for ages: after a clock that was ahead is set right, `now` stands still
+    until it is caught up with."""
 
     counters: meta.Meta
     now: str
+    clock_ms: int
+
+
+class _RefusedHalfway(Exception):
+    """A command was refused after it had changed something, and there is no savepoint to go back to."""
 
 
 @dataclass(slots=True)
@@ -59,12 +72,19 @@ class GroupCommitter:
     facts: ServiceFacts
     clock: Clock = clock.utc_now
 
-    def commit(self, commands: Iterable[Command], presence: BlobPresence) -> Committed:
+    def commit(self, commands: Sequence[Command], presence: BlobPresence) -> Committed:
         """Decide every command that is not decided yet and commit. An exception that is no refusal rolls the
         whole batch back and is raised: nothing was decided then."""
+        try:
+            return self._commit(commands, presence, savepoints=False)
+        except _RefusedHalfway:
+            return self._commit(commands, presence, savepoints=True)
+
+    def _commit(self, commands: Sequence[Command], presence: BlobPresence, *, savepoints: bool) -> Committed:
         with self._transaction() as batch:
             decided = [
-                attempts.find(self.db, command.attempt_id) or self._decide(command, batch, presence)
+                attempts.find(self.db, command.attempt_id)
+                or self._decide(command, batch, presence, savepoint=savepoints)
                 for command in commands
             ]
             counters = self._finish(batch, decided)
@@ -93,31 +113,32 @@ class GroupCommitter:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             counters = meta.read(self.db)
-            now = self._instant(counters.hlc)
+            reading = self.clock()
+            now = self._instant(reading, counters.hlc)
             counters.batch += 1
             counters.hlc = clock.next_hlc(counters.hlc, clock.milliseconds(clock.from_stored(now)))
-            yield _Batch(counters, now)
+            yield _Batch(counters, now, clock.milliseconds(reading))
             self.db.execute("COMMIT")
         except BaseException:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
 
-    def _instant(self, hlc: int) -> str:
+    def _instant(self, reading: datetime, hlc: int) -> str:
         """The clock's reading, or the last instant of this tenant when the clock stepped back behind it. The hybrid
         clock alone would not do: it counts milliseconds, the clock microseconds."""
         last: str = scalar(self.db, _LAST_INSTANT) or ""
-        return max(clock.stored(self.clock()), clock.stored(clock.hlc_instant(hlc)), last)
+        return max(clock.stored(reading), clock.stored(clock.hlc_instant(hlc)), last)
 
-    def _decide(self, command: Command, batch: _Batch, presence: BlobPresence) -> Attempt:
-        if (expired := _expired(command, batch.counters)) is not None:
+    def _decide(self, command: Command, batch: _Batch, presence: BlobPresence, *, savepoint: bool) -> Attempt:
+        if (expired := _expired(command, batch)) is not None:
             attempt = _refused(command.attempt_id, batch.counters, expired, status="expired")
         else:
-            attempt = self._decide_in_savepoint(command, batch, presence)
+            attempt = self._try(command, batch, presence, savepoint=savepoint)
         attempts.insert(self.db, attempt)
         return attempt
 
-    def _decide_in_savepoint(self, command: Command, batch: _Batch, presence: BlobPresence) -> Attempt:
+    def _try(self, command: Command, batch: _Batch, presence: BlobPresence, *, savepoint: bool) -> Attempt:
         counters = batch.counters
         tx = Transaction(
             db=self.db,
@@ -128,15 +149,12 @@ class GroupCommitter:
             presence=presence,
             sum=integrity.Sum(counters.integrity),
         )
-        self.db.execute("SAVEPOINT command")
-        reach("applying", command.call.idempotency_key)
         try:
-            success = decide(tx, command.call)
+            with self._undone_when_refused(savepoint=savepoint):
+                reach("applying", command.call.idempotency_key)
+                success = decide(tx, command.call)
         except MemoreeError as error:
-            self.db.execute("ROLLBACK TO command")
-            self.db.execute("RELEASE command")
             return _refused(command.attempt_id, counters, error, status="refused")
-        self.db.execute("RELEASE command")
         counters.commit_seq, counters.hlc = tx.meta.commit_seq, tx.meta.hlc
         counters.integrity = tx.sum.to_bytes()
         return Attempt(
@@ -148,6 +166,24 @@ class GroupCommitter:
             replayed=success.replayed,
             batch=counters.batch,
         )
+
+    @contextmanager
+    def _undone_when_refused(self, *, savepoint: bool) -> Iterator[None]:
+        """A refusal leaves nothing behind. Raises `_RefusedHalfway` when only a savepoint could have done that."""
+        changes_before = self.db.total_changes()
+        if savepoint:
+            self.db.execute("SAVEPOINT command")
+        try:
+            yield
+        except MemoreeError:
+            if savepoint:
+                self.db.execute("ROLLBACK TO command")
+            elif self.db.total_changes() != changes_before:
+                raise _RefusedHalfway from None
+            raise
+        finally:
+            if savepoint and self.db.in_transaction:
+                self.db.execute("RELEASE command")
 
     def _prune(self, batch: _Batch) -> None:
         """Once an hour, forget what was covered an hour ago. The batch before this one is covered: no batch
@@ -167,10 +203,10 @@ class GroupCommitter:
         self.db.execute("UPDATE meta SET covered_batch = ?, covered_at = ?", (batch.counters.batch - 1, batch.now))
 
 
-def _expired(command: Command, counters: meta.Meta) -> MemoreeError | None:
+def _expired(command: Command, batch: _Batch) -> MemoreeError | None:
     """A command of another history, or older than half the blob grace period, is never applied (design §5.2)."""
-    age_seconds = clock.hlc_milliseconds(counters.hlc) / 1000 - command.received_at_ms / 1000
-    if command.history == counters.history and age_seconds <= limits.COMMAND_AGE_SECONDS_MAX:
+    age_seconds = (batch.clock_ms - command.received_at_ms) / 1000
+    if command.history == batch.counters.history and age_seconds <= limits.COMMAND_AGE_SECONDS_MAX:
         return None
     return MemoreeError(
         Code.TRANSPORT_ERROR,

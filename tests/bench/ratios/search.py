@@ -96,7 +96,7 @@ def _replica(stack: Stack, commit_seq: int) -> apsw.Connection:
 
 
 def _copies(directory: Path) -> list[Path]:
-    return sorted(directory.glob(f"*/{tenant_directory_name(FULL)}-*/*.sqlite3"))
+    return sorted(path for path in directory.rglob("*.sqlite3") if tenant_directory_name(FULL) in str(path))
 
 
 def _all(seconds: Seconds) -> list[float]:

@@ -1,0 +1,115 @@
+"""The benchmark itself: it runs, its inputs are what they claim to be, and its verdicts are right."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import orjson
+import pytest
+
+from . import __main__ as command
+from . import data, filling, queries, report
+from .bare_sqlite import BareSqlite
+from .figures import Figure, Ratio, percentile
+from .registry import RATIOS
+from .site import Site
+from .wire import assert_claim
+
+TESTS = Path(__file__).parents[1]
+CLAIMS_COUNTED = 20_000
+
+
+def test_a_quick_run_measures_every_ratio(tmp_path: Path) -> None:
+    report_path = tmp_path / "bench.json"
+    options = ("--quick", "--json", str(report_path), "--dir", str(tmp_path))
+    run = subprocess.run(
+        [sys.executable, "-m", "bench", *options], cwd=TESTS, capture_output=True, text=True, timeout=110
+    )
+    assert run.returncode == 0, run.stderr
+    document = orjson.loads(report_path.read_bytes())
+    assert list(document) == ["ratios", "absolute", "environment"]
+    assert list(document["ratios"]) == [ratio.name for ratio in RATIOS]
+    assert all(value > 0 for value in (document["ratios"] | document["absolute"]).values())
+    assert all(ratio.name in run.stdout for ratio in RATIOS)
+    assert [path.name for path in tmp_path.iterdir()] == [report_path.name]
+
+
+def test_the_committed_queries_are_those_of_the_committed_seed() -> None:
+    assert queries.PATH.read_text(encoding="ascii") == queries.generated()
+
+
+def test_the_query_words_are_as_frequent_as_their_band_says() -> None:
+    claims = Counter(
+        word
+        for statement in data.statements(CLAIMS_COUNTED)
+        for word in set(statement.text.lower().rstrip(".").split())
+    )
+    lists = queries.queries()
+    shares = {
+        band: [claims[word] / CLAIMS_COUNTED for query in lists[band] for word in query.split()] for band in lists
+    }
+    assert {band: len(asked) for band, asked in lists.items()} == dict.fromkeys(queries.BANDS, queries.QUERIES_PER_BAND)
+    assert percentile(shares["rare"], 0.5) < 0.0005 < percentile(shares["medium"], 0.5) < 0.01
+    assert percentile(shares["common"], 0.5) > 0.01
+    assert min(percentile(shares[band], 0.0) for band in lists) > 0
+
+
+def test_the_bare_loop_stores_what_the_product_stores(tmp_path: Path) -> None:
+    bare = BareSqlite(tmp_path)
+    with closing(bare):
+        sources = filling.put_bare(bare, "bench")
+        statements = list(data.statements(250))
+        bare.insert([filling.command("bench", assert_claim(each, sources[each.source]))[0] for each in statements])
+    assert bare.claims == len(statements)
+    recorded, replayed = _rows(tmp_path / "recorded.sqlite3"), _rows(tmp_path / "bare.sqlite3")
+    assert len(recorded["claims"]) == len(statements)
+    assert recorded == replayed
+
+
+def _rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every stored table, the postings of the full-text index among them."""
+    with closing(apsw.Connection(str(path))) as db:
+        tables = db.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' AND name != 'meta'"
+        )
+        return {str(name): list(db.execute(f"SELECT * FROM {name}")) for (name,) in tables.fetchall()}
+
+
+@pytest.mark.parametrize(
+    ("value", "higher_is_better", "verdict"),
+    [
+        (6.9, False, "aim reached"),
+        (7.1, False, "ok"),
+        (12.1, False, "MISSED"),
+        (12.1, True, "aim reached"),
+        (11.9, True, "ok"),
+        (6.9, True, "MISSED"),
+    ],
+)
+def test_a_value_is_held_against_must_and_aim(value: float, higher_is_better: bool, verdict: str) -> None:
+    must, aim = (7.0, 12.0) if higher_is_better else (12.0, 7.0)
+    assert _ratio(must=must, aim=aim, higher_is_better=higher_is_better).verdict(value) == verdict
+
+
+@pytest.mark.parametrize(("options", "status"), [(("--check",), 1), ((), 0)])
+def test_only_check_fails_for_a_missed_must(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], status: int
+) -> None:
+    async def missed(*_: object) -> dict[Ratio, Figure]:
+        return {_ratio(must=2.0, aim=1.0): Figure(measured=9.0, floor=3.0)}
+
+    monkeypatch.setattr(command, "_measure", missed)
+    monkeypatch.setattr(report, "QUIET_SECONDS", 0.01)
+    assert command.main(options) == status
+
+
+def _ratio(*, must: float, aim: float, higher_is_better: bool = False) -> Ratio:
+    async def measure(_: Site) -> Figure:
+        raise AssertionError("not measured here")
+
+    return Ratio("some_ratio", "this", "that", must, aim, measure, higher_is_better)

@@ -1,0 +1,94 @@
+"""What is large travels another way, arrives byte for byte, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+import pytest
+
+from e2e import bucket
+from e2e.client import Client
+from e2e.deployment import Deployment, until
+
+pytestmark = pytest.mark.stack
+
+KIB = 1024
+LIMIT = 8 * KIB * KIB
+PARKED_FROM = 200 * KIB
+
+
+def body_of(record: dict[str, Any]) -> bytes:
+    content = record["content"]
+    return content["data"].encode() if content["type"] == "text" else base64.b64decode(content["data"])
+
+
+def put(client: Client, body: bytes, *, binary: bool) -> dict[str, Any]:
+    content = (
+        {"type": "base64", "data": base64.b64encode(body).decode()}
+        if binary
+        else {"type": "text", "data": body.decode()}
+    )
+    media_type = "application/octet-stream" if binary else "text/plain"
+    payload = {"kind": "note", "title": "large", "media_type": media_type, "content": content}
+    return client.post("artifact.put", payload).json()  # type: ignore[no-any-return]
+
+
+@pytest.mark.fault_class(6)
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+@pytest.mark.parametrize("size", [2_100, LIMIT - 1, LIMIT])
+def test_a_body_up_to_the_limit_comes_back_byte_for_byte(
+    stack: Deployment, tenant: str, size: int, binary: bool
+) -> None:
+    words = b"".join(b"word %d of the body\n" % number for number in range(size // 10))
+    body = random.Random(size).randbytes(size) if binary else words[:size]
+    with stack.client(tenant) as client:
+        written = put(client, body, binary=binary)
+        assert written["ok"], written
+        read = client.ok("artifact.get", {"artifact_id": written["result"]["artifact_id"]})
+        assert body_of(read) == body
+
+
+@pytest.mark.fault_class(6)
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+def test_one_byte_more_is_refused_with_the_limit_and_stores_nothing(
+    stack: Deployment, tenant: str, binary: bool
+) -> None:
+    with stack.client(tenant) as client:
+        error = put(client, b"x" * (LIMIT + 1), binary=binary)["error"]
+        assert error["code"] == "CONTENT_TOO_LARGE"
+        assert str(LIMIT) in error["message"]
+        assert client.last_commit_seq() == 0
+    assert bucket.keys(stack, tenant, "") == []
+
+
+def test_a_large_command_is_parked_and_removed_once_it_is_acknowledged(stack: Deployment, tenant: str) -> None:
+    """128 KiB of statement, 64 KiB of metadata and what JSON adds: more than a message may hold."""
+    statement = "é" * (64 * KIB)
+    provenance = {"notes": "n" * (64 * KIB - 100), "quoted": '"\\' * 10}
+    payload = {"claim_type": "fact", "statement": statement, "provenance": provenance}
+    with stack.client(tenant) as client:
+        with stack.stopped_writer():
+            answer = client.post("claim.assert", payload, key="large", headers={"Prefer": "respond-async"})
+            assert answer.status_code == 202, answer.text[:500]
+            attempt_id = answer.json()["error"]["details"]["attempt_id"]
+            small = client.post("claim.assert", {"claim_type": "fact", "statement": "s"}, headers={"Prefer": "wait=0"})
+            assert small.status_code == 202
+            parked = bucket.keys(stack, tenant, "commands/")
+            assert len(answer.request.content) < PARKED_FROM or parked == [f"commands/{attempt_id}"]
+        claim_id = client.decided("claim.assert", payload, key="large")["result"]["claim_id"]
+        record = client.ok("claim.get", {"claim_id": claim_id})
+        assert (record["statement"], record["provenance"]["notes"]) == (statement, provenance["notes"])
+        assert client.last_commit_seq() == 2
+    until(lambda: bucket.keys(stack, tenant, "commands/") == [], "the removal of the parked commands")
+
+
+def test_text_over_16_kib_is_a_blob_and_found_by_its_words(stack: Deployment, tenant: str) -> None:
+    with stack.client(tenant) as client:
+        for size in (40 * KIB, 300 * KIB):
+            word = f"needle{size}"
+            written = put(client, (f"{word} " + "hay " * (size // 4)).encode(), binary=False)["result"]
+            hits = client.ok("search", {"query": word})["hits"]
+            assert [hit["entity_id"] for hit in hits] == [written["artifact_id"]]
+    assert len(bucket.keys(stack, tenant, "blobs/")) == 2

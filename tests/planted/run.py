@@ -1,0 +1,159 @@
+"""Plant every fault of the table, one at a time, in a copy of the package, and see which tests notice.
+
+For each fault exactly the tests run whose `proves` marker names an assertion it breaks; for each of these assertions
+at least one test must fail, by a judgement of its own and not by falling over. The same tests must pass where nothing
+is planted. Exits 1 when a fault survives, or when a proving test fails under no fault at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance import collect
+from planted.table import PACKAGE, ROOT, SHARED, Fault, read_faults
+
+TESTS = ROOT / "tests"
+LEFT_OUT = ("tests/faults/",)
+"""Tests that start the real binaries and take minutes; every assertion they name has faster tests."""
+PROCESSES = 2
+RUN_SECONDS_MAX = 600.0
+TEST_SECONDS_MAX = 60
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the tests of some assertions: per assertion the test functions that failed by judgement and those
+    that passed; and those that fell over, with how."""
+
+    caught: Mapping[str, Sequence[str]]
+    passed: Mapping[str, Sequence[str]]
+    crashed: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Bed:
+    """Where faults are planted: a copy of `shared` made at the start, so that edits meanwhile change nothing, and the
+    test files that prove each assertion."""
+
+    shared: Path
+    files: Mapping[str, Sequence[str]]
+
+    def run(self, keys: Iterable[str], fault: Fault | None = None) -> Outcome:
+        """Run the proving tests against a fresh copy. Raises `RuntimeError` when pytest itself could not run."""
+        wanted = sorted(keys)
+        with tempfile.TemporaryDirectory(prefix="planted-") as directory:
+            copy, report = Path(directory) / "shared", Path(directory) / "report.json"
+            shutil.copytree(self.shared, copy)
+            if fault is not None:
+                fault.plant(copy)
+            done = subprocess.run(
+                self._command(wanted, copy, report),
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{TESTS}"},
+                capture_output=True,
+                text=True,
+                timeout=RUN_SECONDS_MAX,
+            )
+            if not report.exists():
+                name = fault.id if fault else "nothing planted"
+                raise RuntimeError(f"{name}: pytest could not run:\n{done.stdout}\n{done.stderr}")
+            return Outcome(**json.loads(report.read_text(encoding="utf-8")))
+
+    def _command(self, keys: Sequence[str], copy: Path, report: Path) -> list[str]:
+        files = sorted({file for key in keys for file in self.files.get(key, ())})
+        options = ["-p", "planted.plugin", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_SECONDS_MAX}"]
+        planted = [f"--proving={','.join(keys)}", f"--package-in={copy}", f"--report={report}"]
+        return [sys.executable, "-m", "pytest", *options, "-m", "not stack and not nightly", *planted, *files]
+
+
+def proving_files() -> dict[str, list[str]]:
+    """Assertion keys to the files with tests that prove them."""
+    return {
+        key: sorted({test.partition("::")[0] for test in tests if not test.startswith(LEFT_OUT)})
+        for key, tests in collect().items()
+    }
+
+
+def chosen(faults: Sequence[Fault], only: Sequence[str]) -> Sequence[Fault]:
+    """Raises `SystemExit` for an id that no fault has."""
+    if unknown := set(only) - {fault.id for fault in faults}:
+        sys.exit(f"no such fault: {', '.join(sorted(unknown))}")
+    return [fault for fault in faults if not only or fault.id in only]
+
+
+def survived(fault: Fault, outcome: Outcome) -> list[str]:
+    """The assertions whose tests all overlooked the fault."""
+    return [key for key in fault.breaks if not outcome.caught.get(key)]
+
+
+def show(fault: Fault, outcome: Outcome) -> None:
+    lost = survived(fault, outcome)
+    print(f"{'SURVIVED' if lost else 'caught':9} {fault.id}", flush=True)
+    for key in fault.breaks:
+        tests = outcome.caught.get(key, ())
+        print(f"          {key:12} {len(tests)} of {len(tests) + len(outcome.passed.get(key, ()))} tests failed")
+    if lost:
+        for test, how in outcome.crashed.items():
+            print(f"          fell over: {test}: {how}")
+
+
+def untested_tests(outcomes: Iterable[Outcome], sound: Outcome) -> list[str]:
+    """Proving tests that no planted fault made fail: what they would notice, nobody has seen."""
+    failed: defaultdict[str, set[str]] = defaultdict(set)
+    for outcome in outcomes:
+        for key, tests in outcome.caught.items():
+            failed[key].update(tests)
+    return [f"{key} {test}" for key, tests in sound.passed.items() for test in sorted(set(tests) - failed[key])]
+
+
+def plant_all(faults: Sequence[Fault], processes: int, *, complete: bool) -> int:
+    """Returns the exit status."""
+    with tempfile.TemporaryDirectory(prefix="planted-bed-") as directory:
+        shared = Path(directory) / "shared"
+        shutil.copytree(SHARED, shared)
+        assert (shared / PACKAGE / "__init__.py").exists()
+        bed = Bed(shared, proving_files())
+        with ThreadPoolExecutor(processes) as pool:
+            baseline = pool.submit(bed.run, {key for fault in faults for key in fault.breaks})
+            running = [(fault, pool.submit(bed.run, fault.breaks, fault)) for fault in faults]
+            outcomes = []
+            for fault, future in running:
+                outcomes.append((fault, future.result()))
+                show(*outcomes[-1])
+            sound = baseline.result()
+    broken = sorted({test for tests in sound.caught.values() for test in tests} | set(sound.crashed))
+    lost = [f"{key} {fault.id}" for fault, outcome in outcomes for key in survived(fault, outcome)]
+    idle = untested_tests([outcome for _, outcome in outcomes], sound) if complete else []
+    for title, lines in (
+        ("These tests fail where nothing is planted:", broken),
+        ("These faults were overlooked by every test of the assertion:", lost),
+        ("These tests failed under no fault:", idle),
+    ):
+        if lines:
+            print(title, *lines, sep="\n  ")
+    print(f"{len(faults)} faults planted, {len({line.split()[1] for line in lost})} survived")
+    return 1 if broken or lost or idle else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="ID", help="plant only this one; repeatable")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="pytest processes at once (%(default)s)")
+    options = parser.parse_args(arguments)
+    faults = chosen(read_faults(), options.only)
+    return plant_all(faults, options.processes, complete=not options.only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

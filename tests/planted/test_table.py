@@ -1,0 +1,52 @@
+"""The table of planted faults fits today's source and leaves no required assertion out; `scripts/planted` plants it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from conformance import REQUIRED, tables
+
+from .table import PACKAGE, SHARED, Fault, by_assertion, read_faults
+
+FAULTS = read_faults()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_a_planted_fault_finds_its_text_exactly_once_and_leaves_a_program(fault: Fault) -> None:
+    source = (SHARED / PACKAGE / fault.file).read_text(encoding="utf-8")
+    planted = fault.applied(source)
+    assert planted != source
+    assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(source)), "it changes nothing but its looks"
+
+
+def test_every_required_assertion_is_broken_by_a_planted_fault() -> None:
+    broken = by_assertion(FAULTS)
+    machine, _ = tables()
+    missing = [row.key for row in machine.rows if row.state == REQUIRED and row.key not in broken]
+    assert missing == []
+
+
+def test_planted_faults_name_assertions_that_exist() -> None:
+    known = {row.key for table in tables() for row in table.rows}
+    assert [key for fault in FAULTS for key in fault.breaks if key not in known] == []
+
+
+@pytest.mark.parametrize("source", ["x = 1\n", "y = 1\ny = 1\n"])
+def test_a_text_that_is_gone_or_there_twice_is_an_error(source: str, tmp_path: Path) -> None:
+    fault = Fault("stale", ("machine-1",), "module.py", "y = 1", "y = 2")
+    module = tmp_path / PACKAGE / fault.file
+    module.parent.mkdir()
+    module.write_text(source)
+    with pytest.raises(ValueError, match="stale"):
+        fault.plant(tmp_path)
+    assert module.read_text() == source
+
+
+def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
+    entry = "[[fault]]\nid = 'twin'\nbreaks = ['machine-1']\nfile = 'module.py'\nold = 'a'\nnew = 'b'\n"
+    (tmp_path / "twins.toml").write_text(entry * 2)
+    with pytest.raises(ValueError, match="twin"):
+        read_faults(tmp_path)
