@@ -1,8 +1,8 @@
 """Which test proves which numbered assertion: writes `docs/conformance.md` from the tests' own markers.
 
 Collects with pytest itself, gathers `proves` and `fault_class`, and lays them over the committed tables
-`assertions/machine.tsv` and `assertions/field-faults.tsv`; beside them stand the planted faults (`planted/`) under which
-the tests of a row fail. Exits 1 when a required row has no test, when a marker names a row that does not exist, or,
+`assertions/machine.tsv` and `assertions/field-faults.tsv`; beside them stand the planted faults under which the tests
+of a row fail (`planted/`). Exits 1 when a required row has no test, when a marker names a row that does not exist, or,
 with `--check`, when the page is stale.
 """
 

@@ -118,6 +118,7 @@ async def writer_worker(settings: StackSettings, *, supervised: bool = False) ->
                 visibility=settings.visibility_seconds,
             ),
             litestream=_litestream_settings(settings),
+            tenants_held_max=settings.tenants_held_max,
         )
         yield WriterWorker(environment, queue, supervised=supervised)
 

@@ -70,7 +70,8 @@ CHUNK_BYTES_MAX = 4096
 CHUNK_TAIL_BYTES_MIN = 256
 
 # --- write path (design §5) -----------------------------------------------------------------------------------
-BATCH_COMMANDS_MAX = 200
+BATCH_COMMANDS_MAX = 1000
+"""A group commit pays two round trips and a fixed share of dirty pages, however many commands it has."""
 WRITE_WAIT_SECONDS_DEFAULT = 10.0
 WRITE_WAIT_SECONDS_MAX = 25.0
 ATTEMPT_BODY_RETENTION_SECONDS = 3600

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memoree import limits
@@ -36,6 +36,8 @@ class StackSettings(BaseSettings):
     lease_renew_seconds: float = limits.LEASE_RENEW_SECONDS
     settle_after_idle_seconds: float = limits.SETTLE_AFTER_IDLE_SECONDS
     visibility_seconds: float = limits.VISIBILITY_SECONDS
+    tenants_held_max: int = Field(default=limits.TENANTS_HELD_MAX, ge=1, le=limits.TENANTS_HELD_MAX)
+    """Leases a writer holds at once; each costs a Litestream child of about 40 MB."""
     sync_timeout_seconds: int = limits.SYNC_TIMEOUT_SECONDS
     l0_retention_seconds: float = 3600.0
     l0_retention_check_seconds: float = 15.0

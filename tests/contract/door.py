@@ -105,19 +105,24 @@ class Door(ABC):
         request = self.envelope(op, input, **how)
         return self.send(json.dumps(request, ensure_ascii=False).encode())
 
-    def ok(self, op: str, input: Any = None, /, **how: Any) -> Json:
-        """The `result` of a call that must succeed."""
+    def succeeded(self, op: str, input: Any = None, /, **how: Any) -> Json:
+        """The whole answer to a call that must succeed."""
         answer = self.call(op, input, **how)
         assert answer["ok"], f"{op} was refused: {answer['error']}"
-        result: Json = answer["result"]
+        return answer
+
+    def ok(self, op: str, input: Any = None, /, **how: Any) -> Json:
+        """The `result` of a call that must succeed."""
+        result: Json = self.succeeded(op, input, **how)["result"]
         return result
+
+    def failed(self, code: str, op: str, input: Any = None, /, **how: Any) -> Json:
+        """The whole answer to a call that must be refused with `code`."""
+        return expect_failure(self.call(op, input, **how), code)
 
     def refused(self, code: str, op: str, input: Any = None, /, **how: Any) -> Json:
         """The `error` of a call that must be refused with `code`."""
-        answer = self.call(op, input, **how)
-        assert not answer["ok"], f"{op} succeeded where {code} was expected: {str(answer['result'])[:500]}"
-        error: Json = answer["error"]
-        assert error["code"] == code, f"{op}: expected {code}, got {error}"
+        error: Json = self.failed(code, op, input, **how)["error"]
         return error
 
     def here(self, **changes: Any) -> Json:
@@ -197,6 +202,13 @@ class HttpDoor(Door):
 
     def close(self) -> None:
         self._client.close()
+
+
+def expect_failure(answer: Json, code: str) -> Json:
+    """The answer, which must be a refusal with `code`."""
+    assert not answer["ok"], f"a success where {code} was expected: {str(answer['result'])[:500]}"
+    assert answer["error"]["code"] == code, f"expected {code}, got {answer['error']}"
+    return answer
 
 
 def check_http_status(status: int, answer: Mapping[str, Any]) -> None:

@@ -13,14 +13,15 @@ from .workbench import Workbench, body_of, text
 
 
 @pytest.mark.proves("machine-81")
-def test_a_revision_never_changes_what_came_before(bench: Workbench) -> None:
+def test_a_revision_never_changes_what_came_before(door: Door, bench: Workbench) -> None:
     first = bench.put("old body", title="old title", media_type="text/markdown", provenance={"by": 1}, actor="one")
     second = bench.revise(first, "new body", title="new title", media_type="text/plain", provenance={"by": 2})
     assert second["revision_number"] == 2
     assert second["artifact_id"] == first["artifact_id"]
     assert second["kind"] == first["kind"]
     assert second["created_at"] == first["created_at"]
-    assert second["revision_commit_seq"] == second["commit_seq"] == first["commit_seq"] + 1
+    assert second["revision_commit_seq"] == second["commit_seq"] > first["commit_seq"]
+    assert not door.owns_store or second["commit_seq"] == first["commit_seq"] + 1
     old = bench.get(first["artifact_id"], first["revision_id"])
     assert body_of(old) == b"old body"
     assert {name: old[name] for name in ARTIFACT_RECORD | {"actor"}} == {
@@ -170,7 +171,7 @@ def test_history_pages_from_the_newest_to_the_oldest(door: Door, bench: Workbenc
     page = door.ok("artifact.history", wanted, context=None)
     assert [revision["revision_number"] for revision in page["revisions"]] == [3, 2]
     assert page["truncated"] is True
-    assert page["next_before_revision_number"] == 2
+    assert page.get("next_before_revision_number") == 2
     assert all(set(revision) == ARTIFACT_RECORD for revision in page["revisions"])
     rest = door.ok("artifact.history", wanted | {"before_revision_number": 2}, context=None)
     assert [revision["revision_number"] for revision in rest["revisions"]] == [1]

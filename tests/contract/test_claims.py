@@ -363,7 +363,7 @@ def test_history_pages_from_the_newest_to_the_oldest(door: Door, bench: Workbenc
     wanted = {"claim_id": head["claim_id"], "limit": 2}
     page = door.ok("claim.history", wanted)
     assert [revision["revision_number"] for revision in page["revisions"]] == [3, 2]
-    assert (page["truncated"], page["next_before_revision_number"]) == (True, 2)
+    assert (page["truncated"], page.get("next_before_revision_number")) == (True, 2)
     rest = door.ok("claim.history", wanted | {"before_revision_number": 2})
     assert [revision["revision_number"] for revision in rest["revisions"]] == [1]
     assert rest["truncated"] is False

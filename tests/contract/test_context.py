@@ -35,14 +35,14 @@ def test_an_operation_in_a_context_refuses_to_work_without_one(
 @pytest.mark.parametrize("op", [op for op in NEEDS_CONTEXT if op != "search"])
 def test_an_operation_in_a_context_echoes_it(door: Door, specimen_inputs: dict[str, Any], op: str) -> None:
     context = door.here(task_id="tsk_glaze", component="sensors", pins=FULL["pins"])
-    answer = door.call(op, specimen_inputs[op], context=context)
+    answer = door.succeeded(op, specimen_inputs[op], context=context)
     assert answer["context"] == context | {"resolved_from": "none", "horizon": "ambient", "broadened": False}
 
 
 @pytest.mark.proves("machine-32")
 @pytest.mark.parametrize("horizon", ["ambient", "workspace", "personal"])
 def test_search_echoes_its_horizon(door: Door, horizon: str) -> None:
-    answer = door.call("search", {"query": "cone", "horizon": horizon, "reason": "compare"})
+    answer = door.succeeded("search", {"query": "cone", "horizon": horizon, "reason": "compare"})
     assert answer["context"] == door.context | {
         "pins": [],
         "resolved_from": "none",
@@ -53,22 +53,22 @@ def test_search_echoes_its_horizon(door: Door, horizon: str) -> None:
 
 @pytest.mark.proves("machine-32")
 def test_optional_ids_are_left_out_and_pins_always_present(door: Door) -> None:
-    context = door.call("context.resolve", context=door.here(task_id=None, pins=None))["context"]
+    context = door.succeeded("context.resolve", context=door.here(task_id=None, pins=None))["context"]
     assert "task_id" not in context and "component" not in context
     assert context["pins"] == []
     spelt_as_null = door.context | {"task_id": None, "component": None}
-    assert door.call("context.resolve", context=spelt_as_null)["context"] == context
+    assert door.succeeded("context.resolve", context=spelt_as_null)["context"] == context
 
 
 @pytest.mark.proves("machine-33")
 @pytest.mark.parametrize("source", ["explicit", "session", "marker", "personal", "none"])
 def test_the_source_of_the_context_is_echoed_as_labelled(door: Door, source: str) -> None:
-    assert door.call("context.resolve", context_source=source)["context"]["resolved_from"] == source
+    assert door.succeeded("context.resolve", context_source=source)["context"]["resolved_from"] == source
 
 
 @pytest.mark.proves("machine-33")
 def test_the_raw_transport_adds_no_label_of_its_own(door: Door) -> None:
-    assert door.call("context.resolve", context_source=OMIT)["context"]["resolved_from"] == "none"
+    assert door.succeeded("context.resolve", context_source=OMIT)["context"]["resolved_from"] == "none"
 
 
 @pytest.mark.proves("machine-34")
@@ -76,9 +76,8 @@ def test_the_raw_transport_adds_no_label_of_its_own(door: Door) -> None:
 def test_a_context_free_operation_echoes_only_a_context_it_was_given(
     door: Door, specimen_inputs: dict[str, Any], op: str
 ) -> None:
-    without = door.call(op, specimen_inputs[op], context=None)
-    assert without["ok"] and "context" not in without
-    given = door.call(op, specimen_inputs[op], context_source="marker")
+    assert "context" not in door.succeeded(op, specimen_inputs[op], context=None)
+    given = door.succeeded(op, specimen_inputs[op], context_source="marker")
     assert given["context"] == door.context | {
         "pins": [],
         "resolved_from": "marker",
@@ -88,7 +87,7 @@ def test_a_context_free_operation_echoes_only_a_context_it_was_given(
 
 
 def test_context_resolve_answers_the_echoed_context(door: Door) -> None:
-    answer = door.call("context.resolve", context=door.here(task_id="tsk_glaze"))
+    answer = door.succeeded("context.resolve", context=door.here(task_id="tsk_glaze"))
     assert answer["result"] == {"resolved": True, "context": answer["context"]}
 
 
@@ -108,7 +107,7 @@ def test_a_context_id_is_a_string_of_1_to_256_bytes(
 @pytest.mark.parametrize("member", ID_MEMBERS)
 @pytest.mark.parametrize("longest", ["w" * 256, "é" * 128, "👩" * 64])
 def test_a_context_id_of_256_bytes_is_accepted(door: Door, member: str, longest: str) -> None:
-    answer = door.call("context.resolve", context=door.context | {member: longest})
+    answer = door.succeeded("context.resolve", context=door.context | {member: longest})
     assert answer["context"][member] == longest
 
 
@@ -144,16 +143,14 @@ def test_pins_are_at_most_128_strings_of_1_to_512_bytes(door: Door, pins: Any) -
 @pytest.mark.proves("machine-35")
 def test_the_largest_set_of_pins_is_accepted_and_echoed(door: Door, bench: Workbench) -> None:
     pins = ["p" * 512, "é" * 256, *(f"art_{number}" for number in range(126))]
-    assert door.call("context.resolve", context=door.here(pins=pins))["context"]["pins"] == pins
+    assert door.succeeded("context.resolve", context=door.here(pins=pins))["context"]["pins"] == pins
     assert bench.search("cone", how={"context": door.here(pins=pins)})["hits"] == []
 
 
 def test_a_context_that_is_no_object_is_malformed(door: Door) -> None:
     values: list[Any] = ["wsp_lab", [], 1, True]
     for value in values:
-        answer = door.call("doctor", context=value)
-        assert answer["error"]["code"] == "INVALID_REQUEST"
-        assert answer["request_id"] == "req_transport"
+        assert door.failed("INVALID_REQUEST", "doctor", context=value)["request_id"] == "req_transport"
 
 
 def test_ids_are_opaque_and_need_no_registration(door: Door, bench: Workbench) -> None:

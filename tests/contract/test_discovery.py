@@ -186,7 +186,9 @@ def test_instructions_refuse_an_unknown_format(door: Door) -> None:
 def test_doctor_reports_a_running_service_and_the_number_of_commits(empty_store: EmbeddedDoor) -> None:
     bench = Workbench(empty_store)
     assert empty_store.ok("doctor")["last_commit_seq"] == 0
-    bench.put()
+    artifact = bench.put()
+    empty_store.refused("INVALID_REQUEST", "artifact.revise", {"artifact_id": artifact["artifact_id"]})
+    empty_store.refused("NOT_FOUND", "artifact.forget", {"artifact_id": "art_unknown", "reason": "r"})
     bench.claim()
     report = empty_store.ok("doctor", context=None)
     assert report["status"] == "ok"

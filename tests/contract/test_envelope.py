@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .door import OMIT, Door
+from .door import OMIT, Door, expect_failure
 from .protocol import CATALOGUE, EMPTY_INPUT, MUTATIONS, OPERATIONS
 from .workbench import Workbench, text
 
@@ -70,25 +70,19 @@ def test_an_empty_request_id_is_refused(door: Door) -> None:
 @pytest.mark.proves("machine-6")
 @pytest.mark.parametrize("missing", [{"request_id": OMIT}, {"op": OMIT}, {"request_id": None}, {"op": None}])
 def test_without_request_id_or_operation_the_answer_has_a_reserved_id(door: Door, missing: dict[str, Any]) -> None:
-    answer = door.call("doctor", **missing)
-    assert answer["error"]["code"] == "INVALID_REQUEST"
-    assert answer["request_id"] == "req_transport"
+    assert door.failed("INVALID_REQUEST", "doctor", **missing)["request_id"] == "req_transport"
 
 
 @pytest.mark.proves("machine-6")
 @pytest.mark.parametrize("request_id", [7, True, ["r"], {"id": "r"}])
 def test_a_request_id_that_is_no_string_is_malformed(door: Door, request_id: Any) -> None:
-    answer = door.call("doctor", request_id=request_id)
-    assert answer["error"]["code"] == "INVALID_REQUEST"
-    assert answer["request_id"] == "req_transport"
+    assert door.failed("INVALID_REQUEST", "doctor", request_id=request_id)["request_id"] == "req_transport"
 
 
 @pytest.mark.proves("machine-7")
 @pytest.mark.parametrize("member", ["surplus", "Op", "Context", "commit_seq", "ok", "resolved_from", ""])
 def test_an_unknown_envelope_member_is_refused(door: Door, member: str) -> None:
-    answer = door.call("doctor", **{member: 1})
-    assert answer["error"]["code"] == "INVALID_REQUEST"
-    assert answer["request_id"] == "req_transport"
+    assert door.failed("INVALID_REQUEST", "doctor", **{member: 1})["request_id"] == "req_transport"
 
 
 @pytest.mark.proves("machine-8")
@@ -116,8 +110,7 @@ def test_an_empty_input_must_be_spelled_out(door: Door, op: str) -> None:
 @pytest.mark.parametrize("value", ["null", "[]", '"{}"', "1", "false"])
 def test_an_input_that_is_no_object_is_refused(door: Door, op: str, value: str) -> None:
     request = json.dumps(door.envelope(op, OMIT))
-    answer = door.send(f'{request[:-1]}, "input": {value}}}'.encode())
-    assert answer["error"]["code"] == "INVALID_REQUEST"
+    expect_failure(door.send(f'{request[:-1]}, "input": {value}}}'.encode()), "INVALID_REQUEST")
 
 
 @pytest.mark.proves("machine-12")
@@ -132,8 +125,7 @@ def test_a_limit_of_another_type_is_refused(door: Door, bench: Workbench, limit:
 @pytest.mark.proves("machine-13")
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_success_has_a_result_and_no_error(door: Door, specimen_inputs: dict[str, Any], op: str) -> None:
-    answer = door.call(op, specimen_inputs[op])
-    assert answer["ok"], answer
+    answer = door.succeeded(op, specimen_inputs[op])
     assert "error" not in answer
     assert answer["warnings"] == []
     assert ("commit_seq" in answer) is (op in MUTATIONS)
@@ -144,7 +136,7 @@ def test_a_success_has_a_result_and_no_error(door: Door, specimen_inputs: dict[s
 @pytest.mark.proves("machine-13", "machine-14")
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_failure_has_an_error_and_nothing_of_a_success(door: Door, op: str) -> None:
-    answer = door.call(op, {"surplus": 1})
+    answer = door.failed("INVALID_REQUEST", op, {"surplus": 1})
     assert set(answer) == {"v", "request_id", "ok", "error", "warnings"}
     assert answer["warnings"] == []
     assert answer["error"]["details"] is None

@@ -72,7 +72,7 @@ def test_a_broad_horizon_needs_a_reason(door: Door, horizon: str, reason: Json) 
 @pytest.mark.proves("machine-36")
 def test_a_reason_opens_the_horizon_for_this_request_only(door: Door, bench: Workbench, word: str) -> None:
     bench.put(word, how={"context": door.here(project_id="prj_sibling")})
-    answer = door.call("search", {"query": word, "horizon": "workspace"} | REASON)
+    answer = door.succeeded("search", {"query": word, "horizon": "workspace"} | REASON)
     assert answer["context"]["broadened"] is True
     assert answer["result"]["horizon"] == "workspace"
     assert len(answer["result"]["hits"]) == 1
@@ -83,7 +83,7 @@ def test_a_reason_opens_the_horizon_for_this_request_only(door: Door, bench: Wor
 @pytest.mark.parametrize("reason", ["because", "", " "])
 def test_a_reason_at_the_ambient_horizon_is_ignored(door: Door, bench: Workbench, reason: str) -> None:
     bench.put("ignored reason")
-    answer = door.call("search", {"query": "ignored", "horizon": "ambient", "reason": reason})
+    answer = door.succeeded("search", {"query": "ignored", "horizon": "ambient", "reason": reason})
     assert answer["context"]["broadened"] is False
     assert len(answer["result"]["hits"]) == 1
 

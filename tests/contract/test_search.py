@@ -230,6 +230,7 @@ def test_every_claim_hit_tells_its_place_in_time(bench: Workbench, clock: Manual
     bench.claim("cone one")
     bench.claim("cone two", valid_from="2026-01-01T00:00:00Z", valid_until="2027-01-01T00:00:00Z", confidence=0.5)
     bench.claim("cone three", valid_until="2020-01-01T00:00:00Z")
+    clock.advance(seconds=1)
     hits = bench.search("cone", include_historical=True)["hits"]
     assert len(hits) == 3
     for hit in hits:
@@ -243,7 +244,7 @@ def test_every_claim_hit_tells_its_place_in_time(bench: Workbench, clock: Manual
             "temporal_state",
         } <= set(provenance)
         assert {"is_current_revision", "is_current"} <= set(provenance)
-    assert {hit["provenance"]["evaluated_at"] for hit in hits} == {"2026-03-02T20:41:07.250Z"}
+    assert {hit["provenance"]["evaluated_at"] for hit in hits} == {"2026-03-02T20:41:08.250Z"}
     by_statement = {hit["excerpt"]: hit["provenance"] for hit in hits}
     assert by_statement["cone one"]["valid_from"] is None and by_statement["cone one"]["valid_until"] is None
     assert by_statement["cone two"]["valid_from"] == "2026-01-01T00:00:00Z"
@@ -382,6 +383,7 @@ def test_misspelt_words_find_a_qualified_hit_with_an_exact_span(bench: Workbench
 def test_typo_tolerance_does_not_run_beside_an_exact_hit(bench: Workbench) -> None:
     exact = bench.claim("The thermocuople was spelt this way.")
     bench.claim("The thermocouple was spelt properly.")
+    bench.put("The thermocouple was spelt properly.", title="untitled")
     qualified = [hit["entity_id"] for hit in bench.search("thermocuople")["hits"] if hit["ranking"]["qualified"]]
     assert qualified == [exact["claim_id"]]
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from .door import Door
+from .door import Door, expect_failure
 from .protocol import MIB
 from .workbench import Workbench, body_of
 
@@ -55,9 +55,7 @@ MALFORMED: dict[str, bytes] = {
 @pytest.mark.proves("machine-6")
 @pytest.mark.parametrize("kind", MALFORMED)
 def test_a_body_that_is_no_request_gets_an_envelope_with_the_reserved_id(door: Door, kind: str) -> None:
-    answer = door.send(MALFORMED[kind])
-    assert answer["error"]["code"] == "INVALID_REQUEST"
-    assert answer["request_id"] == "req_transport"
+    assert expect_failure(door.send(MALFORMED[kind]), "INVALID_REQUEST")["request_id"] == "req_transport"
     door.ok("doctor")
 
 

@@ -27,7 +27,7 @@ RETRY_PAUSE_SECONDS = 0.1
 
 
 class Client:
-    """`with` it. Every request goes out as one envelope; answers are `httpx` responses, or results where `ok` says so."""
+    """To be used in a `with` block. Every request goes out as one envelope."""
 
     def __init__(self, url: str, token: str | None, *, context: Mapping[str, str] = CONTEXT) -> None:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}

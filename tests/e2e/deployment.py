@@ -1,4 +1,4 @@
-"""`memoree up` as its users run it: a child process, its progress, the processes it keeps, and how to take them down."""
+"""`memoree up` as its users run it: a child process, its progress, its children, and how to take them down."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ STOP_SECONDS_MAX = 5.0
 REAP_SECONDS_MAX = 20.0
 BACK_SECONDS_MAX = 40.0
 """For a child that was killed, on a busy machine."""
-RUN_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.02
 ROLE_OF_API = "api"
 ROLE_OF_WRITER = "supervised-writer"
-FURTHER_SETTINGS = {"MEMOREE_SETTLE_AFTER_IDLE_SECONDS": "5"}
-"""A tenant that a test is done with lets go of its Litestream child soon."""
+FURTHER_SETTINGS = {
+    "MEMOREE_SETTLE_AFTER_IDLE_SECONDS": "5",
+    "MEMOREE_LEASE_TTL_SECONDS": "5",
+    "MEMOREE_LEASE_RENEW_SECONDS": "1.5",
+    "MEMOREE_VISIBILITY_SECONDS": "4",
+}
+"""A tenant that a test is done with lets go of its Litestream child soon, and dead writers are not waited for long."""
 
 
 def until(reached: Callable[[], object], what: str, seconds: float = BACK_SECONDS_MAX) -> Any:
@@ -128,6 +132,12 @@ class Deployment:
         """From now on with a tokens file of these tenants. A running api sees the change by itself."""
         self.tokens = write_tokens(self._tokens_file, tenants)
 
+    def replace_tokens_file(self, text: str) -> None:
+        """In one step, as an operator should."""
+        staged = self._tokens_file.with_suffix(".staged")
+        staged.write_text(text)
+        staged.replace(self._tokens_file)
+
     def stop(self, number: int = signal.SIGTERM) -> float:
         """Send the signal and wait for the end, which must be clean; how many seconds it took."""
         assert self.process is not None
@@ -189,7 +199,11 @@ class Deployment:
         return [child["pid"] for child in self.published()["children"] if child["name"] == role and child["pid"]]
 
     def store_pids(self) -> list[int]:
-        return [pid for pid in processes_of(self.data_dir) if "-s3.config=" in command_line(pid) and is_weed(pid)]
+        return [pid for pid in processes_of(self.data_dir) if "-s3.config=" in command_line(pid) and runs(pid, "weed")]
+
+    def litestream_pids(self) -> list[int]:
+        """One per tenant that the writer holds."""
+        return [pid for pid in processes_of(self.data_dir) if runs(pid, "litestream")]
 
     def client(self, tenant: str | None = None, *, url: str | None = None, **members: Any) -> Client:
         """A caller with connections of its own; of the only tenant if none is named."""
@@ -278,8 +292,8 @@ def child_pids(pid: int) -> list[int]:
     return []
 
 
-def is_weed(pid: int) -> bool:
-    return Path(command_line(pid).split(" ")[0]).name == "weed"
+def runs(pid: int, program: str) -> bool:
+    return Path(command_line(pid).split(" ")[0]).name == program
 
 
 def command_line(pid: int) -> str:

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from e2e import bucket
-from e2e.client import Client
+from e2e.client import Client, claim
 from e2e.deployment import Deployment, until
 
 pytestmark = pytest.mark.stack
 
 KIB = 1024
 LIMIT = 8 * KIB * KIB
-PARKED_FROM = 200 * KIB
 
 
 def body_of(record: dict[str, Any]) -> bytes:
@@ -63,23 +62,25 @@ def test_one_byte_more_is_refused_with_the_limit_and_stores_nothing(
     assert bucket.keys(stack, tenant, "") == []
 
 
-def test_a_large_command_is_parked_and_removed_once_it_is_acknowledged(stack: Deployment, tenant: str) -> None:
-    """128 KiB of statement, 64 KiB of metadata and what JSON adds: more than a message may hold."""
-    statement = "é" * (64 * KIB)
-    provenance = {"notes": "n" * (64 * KIB - 100), "quoted": '"\\' * 10}
-    payload = {"claim_type": "fact", "statement": statement, "provenance": provenance}
+def test_large_commands_are_parked_and_removed_once_they_are_acknowledged(stack: Deployment, tenant: str) -> None:
+    """128 KiB of statement double in JSON, and no longer fit into a message; text and provenance of 64 KiB do."""
+    statement = '"' * (128 * KIB)
+    text, provenance = "é" * (32 * KIB), {"notes": "n" * (64 * KIB - 100)}
+    artifact = {"kind": "note", "title": "t", "content": {"type": "text", "data": text}, "provenance": provenance}
     with stack.client(tenant) as client:
         with stack.stopped_writer():
-            answer = client.post("claim.assert", payload, key="large", headers={"Prefer": "respond-async"})
-            assert answer.status_code == 202, answer.text[:500]
-            attempt_id = answer.json()["error"]["details"]["attempt_id"]
-            small = client.post("claim.assert", {"claim_type": "fact", "statement": "s"}, headers={"Prefer": "wait=0"})
-            assert small.status_code == 202
-            parked = bucket.keys(stack, tenant, "commands/")
-            assert len(answer.request.content) < PARKED_FROM or parked == [f"commands/{attempt_id}"]
-        claim_id = client.decided("claim.assert", payload, key="large")["result"]["claim_id"]
-        record = client.ok("claim.get", {"claim_id": claim_id})
-        assert (record["statement"], record["provenance"]["notes"]) == (statement, provenance["notes"])
+            pending = [
+                client.post(op, payload, key=op, headers={"Prefer": "respond-async"})
+                for op, payload in (("claim.assert", claim(statement)), ("artifact.put", artifact))
+            ]
+            assert [answer.status_code for answer in pending] == [202, 202]
+            attempt_id = pending[0].json()["error"]["details"]["attempt_id"]
+            assert bucket.keys(stack, tenant, "commands/") == [f"commands/{attempt_id}"]
+        claim_id = client.decided("claim.assert", claim(statement), key="claim.assert")["result"]["claim_id"]
+        assert client.ok("claim.get", {"claim_id": claim_id})["statement"] == statement
+        artifact_id = client.decided("artifact.put", artifact, key="artifact.put")["result"]["artifact_id"]
+        record = client.ok("artifact.get", {"artifact_id": artifact_id})
+        assert (record["content"]["data"], record["provenance"]) == (text, provenance)
         assert client.last_commit_seq() == 2
     until(lambda: bucket.keys(stack, tenant, "commands/") == [], "the removal of the parked commands")
 

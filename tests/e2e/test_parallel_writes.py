@@ -51,7 +51,8 @@ def test_of_two_revises_of_one_revision_one_wins_and_the_other_learns_the_curren
             assert isinstance(won, dict) and isinstance(lost, dict)
             assert lost["code"] == "REVISION_CONFLICT"
             assert lost["details"]["current_revision"] == won["revision_id"]
-            head = client.ok("artifact.get", {"artifact_id": artifact["artifact_id"]})
+            strong = {"Memoree-Consistency": "strong"}
+            head = client.ok("artifact.get", {"artifact_id": artifact["artifact_id"]}, headers=strong)
             assert head["revision_id"] == won["revision_id"]
 
 

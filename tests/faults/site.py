@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from memoree.assembly import replicated_service
+from memoree.ids import AttemptId
 from memoree.objects.s3 import S3Settings
 from memoree.operations.call import decode, validate
 from memoree.reader.service import ReplicatedService
@@ -36,6 +37,8 @@ QUICK = {
 WRITE_SECONDS_MAX = 60.0
 THINKING_SECONDS = 0.02
 CITED_EVERY = 7
+ENTRUSTED_EVERY = 2
+DECIDED_SECONDS_MAX = 15.0
 CONTEXT = {"workspace_id": "wsp_faults", "project_id": "prj_faults"}
 
 
@@ -194,6 +197,7 @@ class Clients:
         self.site = site
         self.service = service
         self.acknowledged: list[Acknowledged] = []
+        self.entrusted: list[tuple[str, AttemptId]] = []
 
     async def call(
         self,
@@ -250,6 +254,23 @@ class Clients:
         citation = Citation(artifact["artifact_id"], artifact["revision_id"], start, end, quoted)
         return await self.write(key, tenant=tenant, citation=citation)
 
+    async def entrust(self, key: str, *, tenant: str) -> None:
+        """Assert a claim, once, and do not wait for it: from now on it is the service's task."""
+        payload = {"claim_type": "fact", "statement": f"statement {key} of {tenant}"}
+        reply = await self.call("claim.assert", payload, key=key, tenant=tenant, wait_seconds=0)
+        assert reply.envelope["error"]["code"] == "WRITE_PENDING", reply.envelope
+        self.entrusted.append((tenant, reply.envelope["error"]["details"]["attempt_id"]))
+
+    async def await_entrusted(self) -> None:
+        """W1 without a client's help: what the queue took is decided, though nobody sends it again."""
+        for tenant, attempt_id in self.entrusted:
+            deadline = time.monotonic() + DECIDED_SECONDS_MAX
+            while (status := await self.service.operation_status(tenant, attempt_id)).state == "pending":
+                assert time.monotonic() < deadline, f"W1: {attempt_id} was taken out of the queue undecided"
+                await asyncio.sleep(0.05)
+            given_up = status.error is not None and "is given up" in status.error["message"]
+            assert status.state == "applied" or given_up, status
+
     async def repeat_all(self) -> None:
         """W1 as the client sees it: every acknowledged request, sent again, gets the same answer."""
         for written in list(self.acknowledged):
@@ -268,6 +289,8 @@ class Clients:
             number = 0
             while not stop.is_set():
                 number += 1
+                if number % ENTRUSTED_EVERY == 0:
+                    await self.entrust(f"{name}-{number}-entrusted", tenant=tenant)
                 write = self.write if number % CITED_EVERY else self.write_cited
                 await write(f"{name}-{number}", tenant=tenant)
                 await asyncio.sleep(THINKING_SECONDS)

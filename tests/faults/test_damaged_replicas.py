@@ -15,6 +15,9 @@ from faults.site import Acknowledged, Clients, Site, until
 from memoree.objects.s3 import S3Store
 
 RECOVERY_SECONDS_MAX = 15.0
+BURNING_SECONDS = 3.0
+EPOCHS_CLAIMED_MAX = 4
+"""Within that time, by a writer whose every takeover fails; without a growing pause it is two a second and more."""
 RARELY = 3600.0
 """A reader with this staleness looks when it is asked to, and never by itself."""
 
@@ -57,12 +60,15 @@ def test_a_reader_never_shows_a_state_built_of_a_damaged_file(
                     first = await clients.write("0", tenant=tenant)
                     assert await error_code(warm, first) is None
                     for number in range(1, 4):
-                        last = await clients.write(f"{number}", tenant=tenant)
-            last = next(written for written in clients.acknowledged if written.key == "3")
+                        await clients.write(f"{number}", tenant=tenant)
+                await count_alike(clients, Checker(site, tmp_path), Checker(site, tmp_path, other))
+            last = max(
+                (written for written in clients.acknowledged if written.tenant == site.tenant),
+                key=lambda written: written.commit_seq,
+            )
             files = await raw_files(store, site.tenant)
             others = await raw_files(store, other)
             name = sorted(files)[which]
-            assert name in others, "the two tenants count alike"
             key, body = files[name]
             if (damaged := damage(body, others[name][1])) is None:
                 await store.delete(key)
@@ -91,9 +97,9 @@ def test_a_takeover_from_a_damaged_prefix_is_refused_and_burns_no_epochs(site: S
             await store.put(key, flipped(body, b"") or b"")
             with site.writer() as writer:
                 pending = asyncio.create_task(clients.write("meanwhile"))
-                await until(lambda: "cannot be written" in writer.log(), 20, what="a refusal to write")
-                await asyncio.sleep(2)
-                assert checker.head()["epoch"] <= epoch + 1, "a new epoch was claimed again and again"
+                await until(lambda: "given back" in writer.log(), 20, what="a refusal to write")
+                await asyncio.sleep(BURNING_SECONDS)
+                assert checker.head()["epoch"] <= epoch + EPOCHS_CLAIMED_MAX, "epochs are claimed without a pause"
                 assert not pending.done()
                 await store.put(key, body)
                 await pending
@@ -148,6 +154,13 @@ def test_a_deleted_head_stops_writers_and_readers_instead_of_starting_anew(site:
 
 
 CLAIM: Mapping[str, str] = {"claim_type": "fact", "statement": "lost"}
+
+
+async def count_alike(clients: Clients, *tenants: Checker) -> None:
+    """Write until the tenants are at the same TXID: Litestream adds one of its own now and then."""
+    while len({tenant.head()["txid"] for tenant in tenants}) > 1:
+        behind = min(tenants, key=lambda tenant: int(tenant.head()["txid"]))
+        await clients.write(f"after TXID {behind.head()['txid']}", tenant=behind.tenant)
 
 
 async def error_code(reader: Clients, written: Acknowledged) -> str | None:

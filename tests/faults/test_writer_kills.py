@@ -68,6 +68,7 @@ async def series_of_kills(site: Site, scratch: Path, points: Sequence[str], *, t
                     with site.writer(crash_at=point) as doomed:
                         await doomed.crashed()
                 running.enter_context(site.writer())
+            await clients.await_entrusted()
             await clients.repeat_all()
     for tenant in tenants:
         Checker(site, scratch, tenant).check(clients.acknowledged, watches[tenant])

@@ -41,6 +41,7 @@ def test_a_zombie_resumed_after_its_lease_was_taken_over_acknowledges_nothing(
                     zombie.thaw()
                     await until(lambda: "given back" in zombie.log(), 20, what="the zombie's defeat")
                     await clients.write("after the thaw")
+                await clients.await_entrusted()
                 await clients.repeat_all()
         Checker(site, tmp_path).check(clients.acknowledged, watches[site.tenant])
 

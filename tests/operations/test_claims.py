@@ -256,7 +256,7 @@ def test_history_pages_from_the_newest_to_the_oldest(bench: Bench) -> None:
     wanted = {"claim_id": claim["claim_id"], "limit": 2}
     page = bench.read("claim.history", wanted)
     assert [revision["revision_number"] for revision in page["revisions"]] == [3, 2]
-    assert (page["truncated"], page["next_before_revision_number"]) == (True, 2)
+    assert (page["truncated"], page.get("next_before_revision_number")) == (True, 2)
     rest = bench.read("claim.history", wanted | {"before_revision_number": 2})
     assert [revision["revision_number"] for revision in rest["revisions"]] == [1]
     for cursor in (1, 0, -5):

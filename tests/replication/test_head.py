@@ -123,9 +123,7 @@ def test_a_head_that_is_gone_ends_the_reign() -> None:
     reads=st.lists(st.sampled_from(list(Fault)), max_size=6),
     rival_at=st.none() | st.integers(0, 8),
 )
-def test_under_any_faults_a_swap_tells_the_truth(
-    writes: list[Fault], reads: list[Fault], rival_at: int | None
-) -> None:
+def test_under_any_faults_a_swap_tells_the_truth(writes: list[Fault], reads: list[Fault], rival_at: int | None) -> None:
     store = MemoryStore()
     current = swap(store, born(store), batch=1)
     store.writes.extend(writes)

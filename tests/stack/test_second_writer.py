@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from e2e.client import claim, in_parallel
-from e2e.shared_stack import fresh_tenant
 from e2e.deployment import PROGRAM, ROLE_OF_WRITER, STOP_SECONDS_MAX, Deployment, environment, memoree, refusal, until
+from e2e.shared_stack import fresh_tenant
 
 pytestmark = pytest.mark.stack
 

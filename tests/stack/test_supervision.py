@@ -34,7 +34,10 @@ def test_a_killed_store_comes_back_with_everything(stack: Deployment, tenant: st
         until(lambda: stack.store_pids() not in ([], [former]), "a new store")
         stack.wait_until_ready()
         client.decided("claim.assert", claim("said afterwards"), key="after")
-        assert client.decided("claim.assert", claim("said before"), key="before")["result"] == {**before, "created": False}
+        assert client.decided("claim.assert", claim("said before"), key="before")["result"] == {
+            **before,
+            "created": False,
+        }
         assert client.last_commit_seq() == 2
     assert "SeaweedFS" in stack.progress() and "starting it again" in stack.progress()
 

@@ -31,7 +31,7 @@ def command(op: str = "claim.assert", input: dict[str, Any] | None = None) -> tu
     body = {
         "request_id": "r",
         "op": op,
-        "idempotency_key": "k",
+        "idempotency_key": ids.new_ulid(),
         "context": CONTEXT,
         "input": input or {"claim_type": "fact", "statement": "s"},
     }

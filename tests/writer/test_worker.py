@@ -34,6 +34,7 @@ class ScriptedActor:
         self.serving = asyncio.Event()
         self.may_serve = asyncio.Event()
         self.may_settle = asyncio.Event()
+        self.settling = asyncio.Event()
         self.settled = 0
         self.closed = False
         self.fault: BaseException | None = None
@@ -52,6 +53,7 @@ class ScriptedActor:
         self.used_at = self.idle_since = time.monotonic()
 
     async def settle(self) -> None:
+        self.settling.set()
         await self.may_settle.wait()
         self.holds_lease = False
         self.settled += 1
@@ -115,9 +117,10 @@ def test_messages_in_hand_stay_hidden_also_while_settling_waits_for_the_store(tm
             bench.actor("stuck").may_settle.clear()
             await bench.served("slow")
             bench.actor("slow").may_serve.clear()
-            await asyncio.sleep(0.1)  # long enough for the worker to begin settling "stuck", which never ends
+            bench.actor("slow").serving.clear()
+            await until(bench.actor("stuck").settling.is_set)
             bench.deliver("slow")
-            await until(lambda: bench.actor("slow").serving.is_set())
+            await until(bench.actor("slow").serving.is_set)
             extended = len(bench.queue.given_back)
             await until(lambda: len(bench.queue.given_back) >= extended + 3)
             assert bench.queue.given_back[-1][0] == ["m-slow"]
@@ -170,7 +173,8 @@ def test_nothing_more_is_received_than_can_wait_for_its_turn(tmp_path: Path, mon
             for name in names:
                 bench.deliver(name)
             await until(lambda: len(bench.queue.receives) >= BATCHES_IN_HAND_MAX)
-            await asyncio.sleep(0.05)
+            for _ in range(100):
+                await asyncio.sleep(0)
             assert len(bench.queue.receives) == BATCHES_IN_HAND_MAX
             gate.set()
             await until(lambda: len(bench.queue.acked) == len(names))
@@ -236,8 +240,9 @@ def test_stopping_finishes_what_is_in_hand_and_closes_every_tenant(tmp_path: Pat
         async with Bench(tmp_path) as bench:
             await bench.served("a")
             bench.actor("a").may_serve.clear()
+            bench.actor("a").serving.clear()
             bench.deliver("a")
-            await until(lambda: bench.actor("a").serving.is_set() and len(bench.queue.receives) > 1)
+            await until(bench.actor("a").serving.is_set)
             bench.stop.set()
         assert bench.queue.acked.count("m-a") == 2
         assert all(actor.closed for actor in ScriptedActor.made)

@@ -40,7 +40,10 @@ class Report:
         return all(check.ok for check in self.checks)
 
     def to_wire(self) -> dict[str, Any]:
-        checks = {check.name: {"ok": check.ok, "detail": check.detail[:DETAIL_CHARS_MAX]} for check in self.checks}
+        checks = {
+            check.name: {"ok": check.ok, "detail": check.detail[:DETAIL_CHARS_MAX], "measures": check.measures}
+            for check in self.checks
+        }
         return {"ready": self.ready, "version": __version__, "checks": checks}
 
 
@@ -111,7 +114,7 @@ class Readiness:
 
 
 class ReadyEndpoint:
-    """200 or 503 with `{"ready", "version", "checks": {name: {"ok", "detail"}}}`."""
+    """200 or 503 with `{"ready", "version", "checks": {name: {"ok", "detail", "measures"}}}`."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness

@@ -51,13 +51,13 @@ class SqliteQueue:
 
     async def send(self, message: OutgoingMessage) -> str:
         check_outgoing(message)
-        return (await self._write(partial(_enqueue, [message])))[0]
+        return (await self._write(partial(_enqueue, [message]), durable=True))[0]
 
     async def send_batch(self, messages: Sequence[OutgoingMessage]) -> Sequence[str | QueueError]:
         refusals = [_refusal(message) for message in messages]
         sound = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
         try:
-            ids = iter(await self._write(partial(_enqueue, sound)) if sound else [])
+            ids = iter(await self._write(partial(_enqueue, sound), durable=True) if sound else [])
         except QueueError as error:
             return [refusal or error for refusal in refusals]
         return [refusal or next(ids) for refusal in refusals]
@@ -107,8 +107,8 @@ class SqliteQueue:
         """Finish the calls under way; a receive that still waits fails with `QueueError`."""
         await asyncio.wrap_future(self._worker.close())
 
-    async def _write(self, run: Callable[[apsw.Connection, float], Result]) -> Result:
-        return await self._run(Job(run, writes=True))
+    async def _write(self, run: Callable[[apsw.Connection, float], Result], *, durable: bool = False) -> Result:
+        return await self._run(Job(run, writes=True, durable=durable))
 
     async def _read(self, run: Callable[[apsw.Connection, float], Result]) -> Result:
         return await self._run(Job(run, writes=False))

@@ -29,6 +29,9 @@ BUSY_MILLISECONDS_MAX = 5_000
 WAL_BYTES_KEPT_MAX = 64 * 1024 * 1024
 DEAD_LETTER_RETENTION_SECONDS = 14 * 24 * 3600
 DEDUPLICATIONS_PRUNED_MIN = 16
+DELIVERY_CHARACTERS_MAX = 8 * 1024 * 1024
+"""Characters of bodies in one delivery, the last message left out: thousands of small messages are welcome, and a
+hundred of the largest are not."""
 
 SCHEMA = """
 CREATE TABLE message (
@@ -192,15 +195,19 @@ def deliver(
     receive_count_max: int,
     now: float,
 ) -> list[Message]:
-    """Take up to `max_messages` from the groups first in line, hide them, and lock their groups."""
+    """Take up to `max_messages`, of about `DELIVERY_CHARACTERS_MAX`, from the groups first in line, hide them, and
+    lock their groups."""
     connection.execute("UPDATE message_group SET locked_until = 0 WHERE locked_until > 0 AND locked_until <= ?", (now,))
     messages: list[Message] = []
+    characters_left = DELIVERY_CHARACTERS_MAX
     # A round without a message has buried whole groups, so the next one looks behind them.
     while not messages and (line := _line(connection, except_groups, max_messages)):
         for group in line:
             _bury_exhausted(connection, group, receive_count_max, now)
-            messages += _take(connection, group, max_messages - len(messages), now + visibility_seconds)
-            if len(messages) == max_messages:
+            taken = _take(connection, group, max_messages - len(messages), characters_left, now + visibility_seconds)
+            messages += taken
+            characters_left -= sum(len(message.body) for message in taken)
+            if len(messages) == max_messages or characters_left <= 0:
                 break
     return messages
 
@@ -216,14 +223,20 @@ def _line(connection: apsw.Connection, except_groups: Collection[str], limit: in
     return [group for (group,) in rows]
 
 
-def _take(connection: apsw.Connection, group: str, limit: int, visible_at: float) -> list[Message]:
-    rows = _rows(
-        connection,
+def _take(connection: apsw.Connection, group: str, limit: int, characters_max: int, visible_at: float) -> list[Message]:
+    """The group's first messages, up to both bounds; the one that reaches the second is still taken."""
+    statement = (
         "SELECT sequence, message_id, body, sent_at, coalesce(receive_count, 0) + 1"
         " FROM message LEFT JOIN delivery USING (sequence)"
-        " WHERE message.group_id = ? ORDER BY sequence LIMIT ?",
-        (group, limit),
+        " WHERE message.group_id = ? ORDER BY sequence LIMIT ?"
     )
+    rows: list[tuple[Any, ...]] = []
+    with contextlib.closing(connection.execute(statement, (group, limit))) as found:
+        for row in found:
+            rows.append(row)
+            characters_max -= len(row[2])
+            if characters_max <= 0:
+                break
     if not rows:  # all of it was buried
         connection.execute("DELETE FROM message_group WHERE group_id = ?", (group,))
         return []

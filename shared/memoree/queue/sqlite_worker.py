@@ -1,6 +1,8 @@
 """The thread that owns a SQLite queue's connection.
 
-Whatever waits when the thread comes round shares one transaction, so that many senders pay for one fsync. A receive
+Whatever waits when the thread comes round shares one transaction, so that many senders pay for one fsync. Only sends
+wait for the disk: a delivery or an acknowledgement that a power cut takes back is a redelivery, which is allowed for
+anyway, and the next send makes them durable with itself. A receive
 that finds nothing stays with the thread, which tries again when it is rung, and at every poll for what nobody rings
 for: a visibility timeout that ends, a process that died between its commit and its ring.
 """
@@ -34,10 +36,12 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True, eq=False)
 class Job(Generic[Result]):
-    """A function of the connection and the time now, and the future of what it returns."""
+    """A function of the connection and the time now, and the future of what it returns. `durable`: what it writes
+    must be on disk before it is answered."""
 
     run: Callable[[apsw.Connection, float], Result]
     writes: bool
+    durable: bool = False
     future: Future[Result] = field(default_factory=Future)
 
 
@@ -159,8 +163,9 @@ class SqliteWorker:
                 wakeup.ring_others()
 
     def _commit(self, connection: apsw.Connection, writes: list[Job[Any]], now: float) -> None:
-        """Run the writes, then the waiting receives, in one transaction; answer only once it is durable."""
-        with _transaction(connection):
+        """Run the writes, then the waiting receives, in one transaction; answer only once it is as durable as the
+        writes ask for."""
+        with _transaction(connection, durable=any(job.durable for job in writes)):
             results = [job.run(connection, now) for job in writes]
             deliveries = [(receive, self._deliver(connection, receive, now)) for receive in self._waiting]
         for job, result in zip(writes, results, strict=True):
@@ -174,7 +179,7 @@ class SqliteWorker:
             else:
                 unwanted += messages
         if unwanted:
-            with _transaction(connection):
+            with _transaction(connection, durable=False):
                 set_visible_at(connection, [message.receipt for message in unwanted], now)
 
     def _deliver(self, connection: apsw.Connection, receive: Receive, now: float) -> list[Message]:
@@ -213,7 +218,9 @@ class SqliteWorker:
 
 
 @contextlib.contextmanager
-def _transaction(connection: apsw.Connection) -> Iterator[None]:
+def _transaction(connection: apsw.Connection, *, durable: bool) -> Iterator[None]:
+    # Not cached: SQLite carries some pragmas out when it compiles them, and never again for a prepared statement.
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}", can_cache=False)
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -57,8 +57,12 @@ class Replica:
         """`path` is the start of the names of this replica's files; nobody else may use names that begin so."""
         self.tenant = tenant
         self.used_at = time.monotonic()
+        self.in_use_since = self.used_at
+        """Monotonic time since when it is used without a long pause; before that nobody kept it near head."""
         self.checked_at = float("-inf")
-        """Monotonic time of the last look at head that succeeded."""
+        """Monotonic time of the last look at head that was followed."""
+        self.head_seen_at = float("-inf")
+        """Monotonic time of the last look at head that was answered."""
         self._environment = environment
         self._path = path
         self._head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
@@ -71,6 +75,7 @@ class Replica:
         self._prefix: str | None = None
         self._files_made = 0
         self._users = 0
+        self._watchers: set[asyncio.Future[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._foreign_states = 0
         self._is_damaged = False
@@ -128,6 +133,16 @@ class Replica:
             await asyncio.wait([earlier])
         await self.refresh()
 
+    async def changed(self, seconds: float) -> None:
+        """Return as soon as another state is shown, or after this time: whoever waits sees what somebody else's look
+        at head brought."""
+        watcher = asyncio.get_running_loop().create_future()
+        self._watchers.add(watcher)
+        try:
+            await asyncio.wait((watcher,), timeout=seconds)
+        finally:
+            self._watchers.discard(watcher)
+
     @contextmanager
     def in_use(self) -> Iterator[Replica]:
         """Keeps the replica from being evicted."""
@@ -149,26 +164,28 @@ class Replica:
             raise _not_ready("the last states of the tenant were not its own; trying again soon")
         began = time.monotonic()
         try:
-            await self._look()
+            await self._look(began)
         except MemoreeError as error:
             self._is_damaged = error.code is Code.INTEGRITY_ERROR
             raise
         self._is_damaged = False
         self.checked_at = began
 
-    async def _look(self) -> None:
+    async def _look(self, began: float) -> None:
         if self._reading is not None and self._active is not None:
             try:
                 changed = await self._head_file.read_if_changed(self._reading.etag)
             except ObjectMissing:
                 raise head_missing(self._head_file.key) from None
+            self.head_seen_at = began
             if changed is not None:
                 await self._follow(changed)
             return
         reading = await self._head_file.read()
+        self.head_seen_at = began
         if reading is not None:
             await self._follow(reading)
-        elif self._head_was_seen or await self._head_file.has_remains():
+        elif self._head_was_seen or await self._head_file.is_missing():
             raise head_missing(self._head_file.key)
         elif self._active is None:
             await self._show_empty()
@@ -299,6 +316,9 @@ class Replica:
         self._foreign_states = 0
         if retired is not None:
             retired.retire()
+        for watcher in self._watchers:
+            if not watcher.done():
+                watcher.set_result(None)
 
     def _note_foreign(self, error: ForeignState) -> None:
         """Both copies are discarded; after two such states in a row the replica backs off and raises an alarm."""
@@ -361,7 +381,8 @@ def _proved_covered(copy: Copy, before: Head, now: Head) -> Generation:
     generation, epoch = _opened(copy, now)
     found = generation.meta
     message = f"TXID {copy.position} holds batch {found.batch}; head covers {before.batch} to {now.batch}"
-    if found.epoch != epoch or found.batch < before.batch or found.commit_seq < before.commit_seq:
+    mixed_up = any(found.batch == head.batch and _identity(found) != _named(head, epoch) for head in (before, now))
+    if mixed_up or found.epoch != epoch or found.batch < before.batch or found.commit_seq < before.commit_seq:
         generation.retire()
         raise ForeignState(message)
     if found.batch > now.batch or found.commit_seq > now.commit_seq:

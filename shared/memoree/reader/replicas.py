@@ -7,22 +7,31 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from memoree import limits
 from memoree.errors import MemoreeError
 from memoree.objects import ObjectStoreError
 from memoree.objects.blobs import tenant_directory_name
 from memoree.reader.environment import ReaderEnvironment
+from memoree.reader.pace import Pace, pauses
 from memoree.reader.replica import Replica
 
 ACTIVE_SECONDS = 10.0
 """A tenant nobody asked about for this long is no longer refreshed in the background."""
 
-POLL_GROWTH = 1.3
 REFRESH_PERIODS = 2
 """Background refreshes per span of the staleness that is allowed."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaAges:
+    """How long ago a replica agreed with head, and how long ago head was seen at all. Zero when none is in use."""
+
+    replica_seconds: float
+    head_seconds: float
 
 
 class Replicas:
@@ -33,12 +42,14 @@ class Replicas:
         self._made = 0
         self._background = asyncio.create_task(self._refresh_active())
 
-    @property
-    def oldest_check_seconds(self) -> float | None:
-        """How long ago head was last seen, for the worst of the tenants in use; `None` when none is."""
+    def ages(self) -> ReplicaAges:
+        """For the worst of the tenants in use; one that was not in use before counts from then."""
         now = time.monotonic()
-        ages = [now - replica.checked_at for replica in self._replicas.values() if self._is_active(replica, now)]
-        return max(ages, default=None)
+        active = [replica for replica in self._replicas.values() if self._is_active(replica, now)]
+        return ReplicaAges(
+            replica_seconds=max((now - max(each.checked_at, each.in_use_since) for each in active), default=0.0),
+            head_seconds=max((now - max(each.head_seen_at, each.in_use_since) for each in active), default=0.0),
+        )
 
     @property
     def alarmed_tenants(self) -> list[str]:
@@ -53,6 +64,8 @@ class Replicas:
         Raises what `Replica.refresh` raises.
         """
         replica = self._get(tenant)
+        if not self._is_active(replica, now := time.monotonic()):
+            replica.in_use_since = now
         with replica.in_use():
             if strong or not replica.is_loaded:
                 await replica.refresh_anew()
@@ -66,19 +79,25 @@ class Replicas:
                     log.warning("tenant %s: serving a state of %.1f s ago: %s", tenant, age, error)
             yield replica
 
-    async def until(self, replica: Replica, reached: Callable[[], bool], seconds: float) -> bool:
+    async def until(
+        self, replica: Replica, reached: Callable[[], bool], seconds: float, pace: Pace | None = None
+    ) -> bool:
         """Follow head until a condition holds on a replica in use; all waiters of a tenant share its looks at head.
+        The first look is at once, or when `pace` says so, which learns from it.
 
         Passing troubles are waited out. Raises `INTEGRITY_ERROR` when head is gone.
         """
         deadline = time.monotonic() + seconds
-        pause = limits.POLL_SECONDS_MIN
-        while not (replica.is_loaded and reached()):
+        looks = 0
+        for pause in pauses(0.0 if pace is None else pace.first_seconds):
             left = deadline - time.monotonic()
+            if not (replica.is_loaded and reached()):
+                await replica.changed(max(0.0, min(pause, left)))
+            if replica.is_loaded and reached():
+                break
             if left <= 0:
                 return False
-            await asyncio.sleep(min(pause, left))
-            pause = min(pause * POLL_GROWTH, limits.POLL_SECONDS_MAX)
+            looks += 1
             try:
                 await replica.refresh()
             except ObjectStoreError as error:
@@ -86,6 +105,8 @@ class Replicas:
             except MemoreeError as error:
                 if not error.retryable:
                     raise
+        if pace is not None:
+            pace.learn(looks)
         return True
 
     def _get(self, tenant: str) -> Replica:

@@ -26,6 +26,7 @@ from memoree.operations.view import View
 from memoree.queue import CommandQueue, OutgoingMessage, QueueError
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Generation
+from memoree.reader.pace import Pace
 from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
 from memoree.replication import layout
@@ -44,6 +45,8 @@ from memoree.service import (
 
 QUEUE_AGE_SECONDS_MAX = 5.0
 """Readiness turns red when the oldest command has waited this long: the writer is dead or stuck."""
+REPLICA_AGE_SECONDS_MAX = 6.0
+"""Readiness turns red when a tenant in use could not be brought up to head for this long."""
 CANARY_PREFIX = "canaries/"
 
 Result = TypeVar("Result")
@@ -59,6 +62,7 @@ class ReplicatedService:
         self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._replicas = Replicas(environment)
+        self._pace = Pace()
         self._blob_cache = BlobCache(limits.BLOB_CACHE_BYTES_MAX)
 
     async def call(
@@ -166,7 +170,7 @@ class ReplicatedService:
                         decided.append(_outcome_of(db, attempt, generation))
             return bool(decided)
 
-        if not await self._replicas.until(replica, reached, wait_seconds):
+        if not await self._replicas.until(replica, reached, wait_seconds, self._pace):
             raise write_pending(attempt_id)
         (outcome,) = decided
         if isinstance(outcome, MemoreeError):
@@ -226,10 +230,15 @@ class ReplicatedService:
         return Check("queue", ok=ok, detail=detail, measures=measures)
 
     async def _check_replicas(self) -> Check:
-        alarmed = self._replicas.alarmed_tenants
-        age = self._replicas.oldest_check_seconds
-        detail = f"{len(alarmed)} tenants show states that head does not vouch for" if alarmed else ""
-        return Check("replicas", ok=not alarmed, detail=detail, measures={"oldest_check_seconds": age or 0.0})
+        alarmed, ages = self._replicas.alarmed_tenants, self._replicas.ages()
+        if alarmed:
+            detail = f"head of {len(alarmed)} tenants is missing or damaged, or does not vouch for their states"
+        elif ages.replica_seconds > REPLICA_AGE_SECONDS_MAX:
+            detail = f"a tenant in use is shown as it was {ages.replica_seconds:.1f} s ago"
+        else:
+            detail = ""
+        measures = {"replica_age_seconds": ages.replica_seconds, "head_age_seconds": ages.head_seconds}
+        return Check("replicas", ok=not detail, detail=detail, measures=measures)
 
     async def close(self) -> None:
         await self._replicas.close()

@@ -116,9 +116,14 @@ class HeadFile:
                 return True
         return False
 
+    async def is_missing(self) -> bool:
+        """Whether a head that was just not found is damage. A birth makes head before everything else, so one that is
+        there by now explains what lies beside it."""
+        return await self.has_remains() and await self.read() is None
+
     async def create(self, schema_version: int, integrity: str) -> HeadReading:
         """Birth: the head of an empty tenant. Raises `INTEGRITY_ERROR` when the tenant has history already."""
-        if await self.has_remains():
+        if await self.is_missing():
             raise head_missing(self.key)
         body = Head(
             write_id=new_ulid(),

@@ -40,6 +40,8 @@ class Keeper:
         self._say = say
         self._started = started
         self._pass_fds = pass_fds
+        self.last_ending: str | None = None
+        """How the child ended the last time, with its last lines; `None` if it never did."""
         self._child: Child | None = None
         self._keeping = asyncio.create_task(self._keep())
 
@@ -47,10 +49,6 @@ class Keeper:
     def pid(self) -> int | None:
         """The leader of the child's process group; `None` while there is none."""
         return self._child.pid if self._child is not None and self._child.is_alive else None
-
-    @property
-    def last_lines(self) -> list[str]:
-        return self._child.last_lines() if self._child is not None else []
 
     async def stop(self, grace_seconds: float) -> None:
         """Ask the child to end, kill it after that time, and keep nothing running any more."""
@@ -70,7 +68,9 @@ class Keeper:
                 ending = f"could not be kept running: {error}"
             if time.monotonic() - began > STABLE_SECONDS:
                 pause = RESTART_SECONDS_MIN
-            self._say(f"the {self.name} {ending}; starting it again in {pause:.1f} s{self._last_words()}")
+            last_words = self._last_words()
+            self.last_ending = f"the {self.name} {ending}{last_words}"
+            self._say(f"the {self.name} {ending}; starting it again in {pause:.1f} s{last_words}")
             await asyncio.sleep(pause)
             pause = min(pause * 2, RESTART_SECONDS_MAX)
 
@@ -89,4 +89,5 @@ class Keeper:
         return f"ended with status {await self._child.wait()}"
 
     def _last_words(self) -> str:
-        return "".join(f"\n    {line}" for line in self.last_lines[-LAST_LINES_SHOWN:])
+        lines = self._child.last_lines() if self._child is not None else []
+        return "".join(f"\n    {line}" for line in lines[-LAST_LINES_SHOWN:])

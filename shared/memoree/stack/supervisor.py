@@ -32,6 +32,8 @@ from memoree.stack.tokens import ensure_tokens_file
 
 READY_SECONDS_MAX = 30.0
 READY_POLL_SECONDS = 0.05
+LIVE_TIMEOUT_SECONDS = 1.0
+"""The socket listens before anybody serves on it: a request waits that long for an api process to come up."""
 API_STOP_SECONDS = 1.5
 WRITER_STOP_SECONDS = 3.0
 LISTEN_BACKLOG = 1024
@@ -162,24 +164,27 @@ class Supervisor:
         return bound
 
     async def _until_live(self, main_socket: socket.socket) -> None:
-        """An api process answers. A first start of everything takes some seconds."""
+        """An api process answers. A first start of everything takes some seconds. Raises `CONFIG_ERROR` when a child
+        ends before that: whatever is wrong with it now, it will be again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(READY_SECONDS_MAX), httpx.AsyncClient(trust_env=False) as client:
-                while True:
-                    with suppress(httpx.TransportError):
-                        answer = await client.get(f"{_url(main_socket)}/livez", timeout=READY_SECONDS_MAX)
-                        if answer.status_code == httpx.codes.OK:
-                            return
+                while not await _is_live(client, main_socket):
+                    for keeper in self._keepers:
+                        if keeper.last_ending is not None:
+                            raise MemoreeError(Code.CONFIG_ERROR, f"the stack cannot start: {keeper.last_ending}")
                     await asyncio.sleep(READY_POLL_SECONDS)
-        lines = "".join(f"\n    {line}" for api in self._apis for line in api.last_lines)
-        raise MemoreeError(Code.CONFIG_ERROR, f"no api process answered within {READY_SECONDS_MAX:g} s{lines}")
+                return
+        raise MemoreeError(Code.CONFIG_ERROR, f"no api process answered within {READY_SECONDS_MAX:g} s")
+
+    @property
+    def _keepers(self) -> list[Keeper]:
+        return [*([self._writer] if self._writer is not None else []), *self._apis]
 
     def _publish(self) -> None:
         """Tell `status` where everything is, once everything is there; the children change as they are restarted."""
         if not self._state:
             return
-        keepers = [*([self._writer] if self._writer is not None else []), *self._apis]
-        children = [{"name": keeper.name, "pid": keeper.pid} for keeper in keepers]
+        children = [{"name": keeper.name, "pid": keeper.pid} for keeper in self._keepers]
         self._instance.publish({**self._state, "children": children})
 
     def _whereabouts(self, main_socket: socket.socket, metrics_sockets: list[socket.socket]) -> dict[str, Any]:
@@ -242,3 +247,10 @@ class Supervisor:
 def _url(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://{host}:{port}"
+
+
+async def _is_live(client: httpx.AsyncClient, listening: socket.socket) -> bool:
+    with suppress(httpx.TransportError):
+        answer = await client.get(f"{_url(listening)}/livez", timeout=LIVE_TIMEOUT_SECONDS)
+        return answer.status_code == httpx.codes.OK
+    return False

@@ -28,7 +28,8 @@ class WriterTimings:
 
 @dataclass(frozen=True, slots=True)
 class WriterEnvironment:
-    """`replica_target` turns a key prefix of the store into the place Litestream writes to."""
+    """`replica_target` turns a key prefix of the store into the place Litestream writes to. `tenants_held_max` bounds
+    the leases held at once, and with them the Litestream children."""
 
     store: ObjectStore
     replica_target: Callable[[str], ReplicaTarget]
@@ -37,4 +38,5 @@ class WriterEnvironment:
     executor: Executor
     timings: WriterTimings = field(default_factory=WriterTimings)
     litestream: LitestreamSettings = field(default_factory=LitestreamSettings)
+    tenants_held_max: int = limits.TENANTS_HELD_MAX
     clock: Clock = utc_now

@@ -35,7 +35,7 @@ class WriterWorker:
         self._supervised = supervised
         self._actors: dict[str, TenantActor] = {}
         self._in_hand: dict[asyncio.Task[None], Sequence[Message]] = {}
-        self._turns = asyncio.Semaphore(limits.TENANTS_HELD_MAX)
+        self._turns = asyncio.Semaphore(environment.tenants_held_max)
         self._admitted: dict[str, int] = {}
         """How many batches of a tenant have their turn, which may take a lease at any moment."""
         self._admitting = asyncio.Lock()
@@ -117,7 +117,7 @@ class WriterWorker:
                 actor = TenantActor(tenant, self._environment, self._queue, unleased=self._supervised)
                 self._actors[tenant] = actor
             taken = self._admitted.keys() | {name for name, other in self._actors.items() if other.holds_lease}
-            for other in self._idle_holders()[: max(0, len(taken) - limits.TENANTS_HELD_MAX)]:
+            for other in self._idle_holders()[: max(0, len(taken) - self._environment.tenants_held_max)]:
                 await other.settle()
             return actor
 
