@@ -24,6 +24,7 @@ BURST_WRITES = 200
 BURST_CLIENTS = 8
 KILL_AFTER_WRITES = 60
 WRITE_SECONDS_MAX = 40.0
+UNLIMITED = ["--rate", "10000", "--burst", "10000"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Stack:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
         self._process = subprocess.Popen(
-            [str(MEMOREE), "up", "--data", str(data_dir), "--api-processes", "2", "--rate", "10000", "--burst", "10000"],
+            [str(MEMOREE), "up", "--data", str(data_dir), "--api-processes", "2", *UNLIMITED],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -278,6 +279,7 @@ async def burst_with_kill(memory: Memory, stack: Stack) -> Burst:
     """Writes from several clients, the writer killed in the middle of them."""
     seen = Burst({}, {}, {})
     waiting = iter(range(BURST_WRITES))
+    enough = asyncio.Event()
 
     async def client() -> None:
         for number in waiting:
@@ -287,11 +289,12 @@ async def burst_with_kill(memory: Memory, stack: Stack) -> Burst:
                 "claim.assert", {"claim_type": "observation", "statement": f"Burst write {number}."}, key=key
             )
             seen.acknowledged[key] = time.monotonic()
+            if len(seen.acknowledged) == KILL_AFTER_WRITES:
+                enough.set()
             seen.claims[key] = result["claim_id"]
 
     async def killer() -> float:
-        while len(seen.acknowledged) < KILL_AFTER_WRITES or len(seen.sent) == len(seen.acknowledged):
-            await asyncio.sleep(0.001)
+        await enough.wait()
         stack.kill_writer()
         return time.monotonic()
 

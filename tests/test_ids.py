@@ -31,8 +31,16 @@ def test_ids_made_in_one_millisecond_differ() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "att_", "att_01ARZ3NDEKTSV4RRFFQ69G5FA", "att_01arz3ndektsv4rrffq69g5fav", "att_81ARZ3NDEKTSV4RRFFQ69G5FAV"]
-    + ["art_01ARZ3NDEKTSV4RRFFQ69G5FAV", "att_01ARZ3NDEKTSV4RRFFQ69G5FAV\n", "att_01ARZ3NDEKTSV4RRFFQ69G5FAI"],
+    [
+        "",
+        "att_",
+        "att_01ARZ3NDEKTSV4RRFFQ69G5FA",
+        "att_01arz3ndektsv4rrffq69g5fav",
+        "att_81ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "art_01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "att_01ARZ3NDEKTSV4RRFFQ69G5FAV\n",
+        "att_01ARZ3NDEKTSV4RRFFQ69G5FAI",
+    ],
 )
 def test_what_is_no_attempt_id_is_told_apart(text: str) -> None:
     assert not ids.is_attempt_id(text)

@@ -21,6 +21,7 @@ from .site import Site
 from .wire import assert_claim
 
 TESTS = Path(__file__).parents[1]
+DOCUMENTATION = TESTS.parent / "docs" / "benchmarks.md"
 CLAIMS_COUNTED = 20_000
 
 
@@ -37,6 +38,14 @@ def test_a_quick_run_measures_every_ratio(tmp_path: Path) -> None:
     assert all(value > 0 for value in (document["ratios"] | document["absolute"]).values())
     assert all(ratio.name in run.stdout for ratio in RATIOS)
     assert [path.name for path in tmp_path.iterdir()] == [report_path.name]
+
+
+def test_the_documentation_has_every_ratio_with_its_bounds() -> None:
+    rows = [line for line in DOCUMENTATION.read_text().splitlines() if line.startswith("| `")]
+    for ratio in RATIOS:
+        (row,) = [row for row in rows if f"`{ratio.name}`" in row]
+        sign = "≥" if ratio.higher_is_better else "≤"
+        assert row.endswith(f"| {sign} {ratio.must:g} | {sign} {ratio.aim:g} |")
 
 
 def test_the_committed_queries_are_those_of_the_committed_seed() -> None:

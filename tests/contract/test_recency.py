@@ -91,12 +91,12 @@ def test_the_order_without_recency_is_the_relevance_order_with_it(aged: Workbenc
 
 
 @pytest.mark.proves("machine-159")
-@pytest.mark.parametrize("limit", [1, 2, 3, 5, 8, 13, 16])
-def test_recency_never_changes_who_is_in(aged: Workbench, limit: int) -> None:
-    on, off = aged.search("cone", limit=limit), aged.search("cone", limit=limit, **OFF)
-    assert len(on["hits"]) == limit
-    assert set(entity_ids(on)) == set(entity_ids(off))
-    assert on["truncated"] == off["truncated"]
+def test_recency_never_changes_who_is_in(aged: Workbench) -> None:
+    for limit in range(1, 17):
+        on, off = aged.search("cone", limit=limit), aged.search("cone", limit=limit, **OFF)
+        assert len(on["hits"]) == limit
+        assert set(entity_ids(on)) == set(entity_ids(off)), limit
+        assert on["truncated"] == off["truncated"]
 
 
 @pytest.mark.proves("machine-159")

@@ -202,8 +202,9 @@ class Deployment:
         return [pid for pid in processes_of(self.data_dir) if "-s3.config=" in command_line(pid) and runs(pid, "weed")]
 
     def litestream_pids(self) -> list[int]:
-        """One per tenant that the writer holds."""
-        return [pid for pid in processes_of(self.data_dir) if runs(pid, "litestream")]
+        """One that replicates per tenant that the writer holds; restoring ones come and go."""
+        pids = [pid for pid in processes_of(self.data_dir) if runs(pid, "litestream")]
+        return [pid for pid in pids if " replicate " in command_line(pid)]
 
     def client(self, tenant: str | None = None, *, url: str | None = None, **members: Any) -> Client:
         """A caller with connections of its own; of the only tenant if none is named."""

@@ -6,66 +6,22 @@ import contextlib
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
 from e2e import bucket
+from e2e.api_process import Api, api_process
 from e2e.client import Client, claim, in_parallel, note
-from e2e.deployment import ROLE_OF_API, ROLE_OF_WRITER, Deployment, environment, until
+from e2e.deployment import ROLE_OF_API, ROLE_OF_WRITER, Deployment
 
 pytestmark = pytest.mark.stack
 
 CLIENTS = 8
 KILL_WITHIN_SECONDS = 0.06
-BACKLOG = 128
 BLOB_BYTES = 100 * 1024
-
-
-@dataclass(frozen=True)
-class Api:
-    """An api process beside those of the stack, without anybody who would start it again."""
-
-    process: subprocess.Popen[bytes]
-    url: str
-
-    def wait_until_live(self) -> None:
-        def is_live() -> bool:
-            with contextlib.suppress(httpx.TransportError):
-                return httpx.get(f"{self.url}/livez", trust_env=False, timeout=5).status_code == httpx.codes.OK
-            return False
-
-        until(is_live, "a live api process")
-
-
-@contextlib.contextmanager
-def api_process(stack: Deployment, runtime_dir: Path) -> Iterator[Api]:
-    """Killed at the end of the block, if not before."""
-    variables = {**stack.deployment_variables(), "MEMOREE_RUNTIME_DIR": str(runtime_dir)}
-    with contextlib.ExitStack() as opened:
-        listeners = [opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)) for _ in range(2)]
-        descriptors = [listener.fileno() for listener in listeners]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "memoree.stack.processes", "api", *map(str, descriptors)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment(**variables),
-            pass_fds=descriptors,
-        )
-        url = f"http://127.0.0.1:{listeners[0].getsockname()[1]}"
-    try:
-        yield Api(process, url)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def kill_in_the_gap(stack: Deployment, tenant: str, api: Api, name: str) -> dict[str, str | None]:

@@ -16,15 +16,15 @@ from faults.checker import Checker
 from faults.site import Site
 from faults.watch import watching
 
-DECIDING = ["received:2", "staged:3", "applying:4", "applied:2"]
-COVERING = ["synced:2", "head_put:4", "head_moved:4", "acked:2"]
+DECIDING = ["received:2", "staged:9", "applying:20", "applied:12"]
+COVERING = ["synced:25", "head_put:40", "head_moved:35", "acked:12"]
+"""Late enough that what was redelivered, one by one, is through, and a batch of new commands is in hand."""
 TAKEOVER = ["takeover_claimed", "takeover_restored", "takeover_ledger", "takeover_synced", "takeover_done"]
 
 ROUNDS_PER_SITE = 10
-TIMES_MAX = 5
+TIMES_MAX = 30
 
 
-@pytest.mark.fault_class(43)
 @pytest.mark.fault_class(44)
 @pytest.mark.parametrize("points", [DECIDING, TAKEOVER], ids=["deciding", "takeover"])
 def test_writers_killed_one_after_the_other_lose_and_repeat_nothing(

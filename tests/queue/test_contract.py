@@ -25,9 +25,7 @@ LONG = 30.0
 
 
 def message(dedup_id: str, *, group: str = "tenant-a", body: str | None = None) -> OutgoingMessage:
-    return OutgoingMessage(
-        body=body if body is not None else f"body of {dedup_id}", group=group, dedup_id=dedup_id
-    )
+    return OutgoingMessage(body=body if body is not None else f"body of {dedup_id}", group=group, dedup_id=dedup_id)
 
 
 async def receive(
@@ -257,9 +255,7 @@ def test_the_largest_message_passes_and_one_byte_more_does_not(with_queue: WithQ
         "id-with-space",
     ],
 )
-def test_an_unusable_message_is_refused_and_not_stored(
-    with_queue: WithQueue, refused: OutgoingMessage
-) -> None:
+def test_an_unusable_message_is_refused_and_not_stored(with_queue: WithQueue, refused: OutgoingMessage) -> None:
     async def scenario(queue: CommandQueue) -> None:
         with pytest.raises(QueueError):
             await queue.send(refused)
@@ -268,9 +264,7 @@ def test_an_unusable_message_is_refused_and_not_stored(
     with_queue(scenario)
 
 
-@pytest.mark.parametrize(
-    "body", ["\0", "100 %ffff \uffff\ufffe", "\x1b[0m", "\t\r\n", "😀 \U0010ffff", "%0041"]
-)
+@pytest.mark.parametrize("body", ["\0", "100 %ffff \uffff\ufffe", "\x1b[0m", "\t\r\n", "😀 \U0010ffff", "%0041"])
 def test_every_character_survives(with_queue: WithQueue, body: str) -> None:
     async def scenario(queue: CommandQueue) -> None:
         [outcome] = await queue.send_batch([message("a1", body=body)])
@@ -402,9 +396,7 @@ def test_messages_outlive_the_queue_object(backend: Any) -> None:
 
 def test_competing_consumers_share_the_work_and_keep_the_order(with_queue: WithQueue) -> None:
     async def scenario(queue: CommandQueue) -> None:
-        sent = [
-            message(f"{group}-{number:02}", group=f"g{group}") for number in range(8) for group in range(5)
-        ]
+        sent = [message(f"{group}-{number:02}", group=f"g{group}") for number in range(8) for group in range(5)]
         await queue.send_batch(sent)
         seen: list[Message] = []
 

@@ -295,9 +295,7 @@ def test_the_oldest_age_is_that_of_the_oldest_unacknowledged_message(path: Path,
     run(path, scenario, clock=clock)
 
 
-def test_an_overdue_receipt_still_counts_while_nobody_else_got_the_message(
-    path: Path, clock: ManualClock
-) -> None:
+def test_an_overdue_receipt_still_counts_while_nobody_else_got_the_message(path: Path, clock: ManualClock) -> None:
     async def scenario(queue: SqliteQueue) -> None:
         await queue.send(message("a"))
         held = await receive(queue)
@@ -314,9 +312,7 @@ def test_an_overdue_receipt_still_counts_while_nobody_else_got_the_message(
 def test_a_backlog_of_one_group_does_not_starve_the_others(path: Path) -> None:
     async def scenario(queue: SqliteQueue) -> None:
         await queue.send_batch([message(f"big-{number}", group="big") for number in range(50)])
-        await queue.send_batch(
-            [message(f"small-{number}", group=f"small-{number % 2}") for number in range(4)]
-        )
+        await queue.send_batch([message(f"small-{number}", group=f"small-{number % 2}") for number in range(4)])
         order = []
         while batch := await receive(queue, 2):
             order.append(batch[0].group)
@@ -328,9 +324,7 @@ def test_a_backlog_of_one_group_does_not_starve_the_others(path: Path) -> None:
 
 def test_dead_letters_are_listed_page_by_page(path: Path, clock: ManualClock) -> None:
     async def scenario(queue: SqliteQueue) -> None:
-        ids = await queue.send_batch(
-            [message(f"m{number}", group=f"g{number}", body="poison") for number in range(3)]
-        )
+        ids = await queue.send_batch([message(f"m{number}", group=f"g{number}", body="poison") for number in range(3)])
         await receive(queue)
         clock.advance(LONG)
         assert await receive(queue) == []
@@ -485,10 +479,7 @@ def test_a_directory_in_place_of_the_file_is_an_error(path: Path) -> None:
     async def scenario(queue: SqliteQueue) -> None:
         with pytest.raises(QueueError):
             await queue.send(message("a"))
-        assert all(
-            isinstance(outcome, QueueError)
-            for outcome in await queue.send_batch([message("a"), message("b")])
-        )
+        assert all(isinstance(outcome, QueueError) for outcome in await queue.send_batch([message("a"), message("b")]))
 
     run(path, scenario)
 
@@ -553,9 +544,7 @@ def test_another_process_that_holds_the_lock_delays_a_send_but_not_the_event_loo
     run(path, scenario)
 
 
-def test_a_lock_held_too_long_is_an_error_and_the_queue_recovers(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_held_too_long_is_an_error_and_the_queue_recovers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_store, "BUSY_MILLISECONDS_MAX", 50)
 
     async def scenario(queue: SqliteQueue) -> None:

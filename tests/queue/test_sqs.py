@@ -22,9 +22,7 @@ def message(dedup_id: str, body: str = "body") -> OutgoingMessage:
 
 
 async def receive(queue: SqsQueue, *, except_groups: tuple[str, ...] = ()) -> list[Message]:
-    return await queue.receive(
-        max_messages=10, wait_seconds=1, visibility_seconds=30, except_groups=except_groups
-    )
+    return await queue.receive(max_messages=10, wait_seconds=1, visibility_seconds=30, except_groups=except_groups)
 
 
 def run(endpoint: SqsEndpoint, scenario: Callable[[SqsQueue, QueueUrls], Awaitable[None]]) -> None:

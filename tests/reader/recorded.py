@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -156,7 +157,7 @@ class Restores:
         names = [parse_name(key) for key in self._store.keys(f"tenants/{TENANT}/{recorder.prefix}")]
         if not any(name is not None and name.max_txid == txid for name in names):
             raise NotRestorable("no matching backup files available")
-        output.write_bytes(recorder.states[txid])
+        await asyncio.to_thread(output.write_bytes, recorder.states[txid])
 
 
 def environment(store: MemoryStore, directory: Path, *, staleness: float = 60.0) -> ReaderEnvironment:

@@ -150,11 +150,12 @@ def test_a_cancelled_swap_has_not_moved_head_twice() -> None:
     current = born(store)
 
     async def run() -> None:
-        store.writes.extend([Fault.AFTER] * 1)
+        store.writes.append(Fault.AFTER)
         store.reads.extend([Fault.BEFORE] * 1000)
+        looked = asyncio.Event()
+        store.before_request = lambda request: looked.set() if request.startswith("GET") else None
         task = asyncio.create_task(HeadFile(store, TENANT).swap(current, replace(current.head, batch=7)))
-        while len(store.requests) < 20:
-            await asyncio.sleep(0)
+        await looked.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

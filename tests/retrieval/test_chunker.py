@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memoree.limits import CHUNK_BYTES_MAX
@@ -27,6 +27,7 @@ BODIES = st.one_of(st.text(), st.lists(st.one_of(LINES, st.text(max_size=80))).m
 
 @pytest.mark.proves("retrieval-46", "machine-154")
 @given(BODIES)
+@example("z" * (CHUNK_BYTES_MAX + 100)).via("a tail too short to stand alone and a chunk too full to take it")
 def test_chunks_partition_every_body_at_character_boundaries(body: str) -> None:
     data = body.encode()
     spans = list(chunks(data))

@@ -42,7 +42,7 @@ def test_a_stack_is_started_looked_at_and_stopped(data_dir: Path) -> None:
 
     stopped = memoree("down", "--data", data_dir)
     assert (stopped.returncode, json.loads(stopped.stdout)) == (0, {"running": False, "stopped": True})
-    assert processes_of(data_dir) == []
+    until(lambda: processes_of(data_dir) == [], "the end of the supervisor", 2)
     assert memoree("status", "--data", data_dir).returncode == 1
 
 

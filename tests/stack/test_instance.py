@@ -26,9 +26,12 @@ with Instance.hold(Path(sys.argv[1])):
 
 
 def test_a_second_stack_on_a_directory_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
-    with Instance.hold(tmp_path), pytest.raises(MemoreeError, match=f"process {os.getpid()}") as refused:
-        with Instance.hold(tmp_path):
-            pass
+    with (
+        Instance.hold(tmp_path),
+        pytest.raises(MemoreeError, match=f"process {os.getpid()}") as refused,
+        Instance.hold(tmp_path),
+    ):
+        pass
     assert refused.value.code is Code.CONFIG_ERROR
     with Instance.hold(tmp_path):
         pass

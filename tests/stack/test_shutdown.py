@@ -45,6 +45,9 @@ class Load:
             for client in clients:
                 client.join()
 
+    def is_under_way(self) -> bool:
+        return len(self.acknowledged) >= WRITES_BEFORE_THE_END
+
     def _write(self, number: int) -> None:
         with self._stack.client() as client:
             count = 0
@@ -75,24 +78,27 @@ class Load:
         in_parallel(CLIENTS, again)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.fault_class(3)
 def test_no_end_loses_a_write_and_a_restart_keeps_data_keys_ports_and_the_token(tmp_path: Path) -> None:
     port = _free_port()
     with deployment(tmp_path / "stack") as stack:
-        kept, written = [], 0
+        kept, loads = [], []
         for number in ENDS:
             stack.start("--port", str(port))
             kept.append((stack.url, stack.generated_tokens(), stack.deployment_variables(), stack.state["s3_url"]))
             load = Load(stack, number.name)
+            loads.append(load)
             with load.running():
-                until(lambda load=load: len(load.acknowledged) >= WRITES_BEFORE_THE_END, "a load")  # type: ignore[misc]
+                until(load.is_under_way, "a load")
                 _end(stack, number)
-            stack.start("--port", str(port))
+        stack.start("--port", str(port))
+        for load in loads:
             load.check(stack)
-            written += len(load.sent)
-            with stack.client() as client:
-                assert client.last_commit_seq() == written, "every write consumed one commit number"
-            _end(stack, signal.SIGTERM)
+        with stack.client() as client:
+            written = sum(len(load.sent) for load in loads)
+            assert client.last_commit_seq() == written, "every write consumed one commit number"
+        _end(stack, signal.SIGTERM)
         assert kept == [kept[0]] * len(ENDS)
         assert kept[0][0] == f"http://127.0.0.1:{port}"
 

@@ -27,6 +27,8 @@ def test_a_tokens_file_that_is_there_is_never_touched(tmp_path: Path) -> None:
 
 
 def test_every_stack_has_a_token_of_its_own(tmp_path: Path) -> None:
-    files = [ensure_tokens_file(tmp_path / name) for name in ("one.json", "other.json")]
+    files = [tmp_path / "one.json", tmp_path / "other.json"]
+    for path in files:
+        ensure_tokens_file(path)
 
     assert files[0].read_bytes() != files[1].read_bytes()

@@ -109,7 +109,7 @@ def test_a_message_that_no_api_sent_is_dropped_and_stops_nobody(body: str) -> No
 
 
 def test_a_command_of_another_tenant_in_this_group_is_dropped() -> None:
-    made, body = command()
+    _, body = command()
     foreign = json.loads(body) | {"tenant": "other"}
 
     assert staged(MemoryStore(), json.dumps(foreign)).commands == []
@@ -125,7 +125,7 @@ def test_a_command_of_a_newer_api_is_not_judged() -> None:
 
 def test_a_long_text_is_fetched_to_be_indexed_and_its_blob_proved() -> None:
     store = MemoryStore()
-    made, body = command("artifact.put", put(LONG_TEXT))
+    _, body = command("artifact.put", put(LONG_TEXT))
     digest = blake3(LONG_TEXT)
     store.place(blob_key(TENANT, digest.hexdigest()), LONG_TEXT)
 

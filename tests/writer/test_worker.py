@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -23,7 +23,7 @@ from .scripted import ScriptedQueue, environment, until
 class ScriptedActor:
     """Stands in for `TenantActor`: serves until its gate is open, settles until its other gate is."""
 
-    made: list[ScriptedActor] = []
+    made: ClassVar[list[ScriptedActor]] = []
 
     def __init__(self, tenant: str, environment: Any, queue: ScriptedQueue, *, unleased: bool) -> None:
         self.tenant = tenant

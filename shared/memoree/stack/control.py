@@ -17,6 +17,7 @@ import orjson
 
 from memoree.errors import Code, MemoreeError
 from memoree.stack.instance import published_state, running_pid
+from memoree.stack.leaving import leave
 from memoree.stack.options import UpOptions
 from memoree.stack.supervisor import Supervisor
 
@@ -28,11 +29,12 @@ STATUS_TIMEOUT_SECONDS = 5.0
 
 def up(options: UpOptions, command_line: list[str]) -> int:
     """Run the stack until a signal, or start it detached: `command_line` is then what to run in the background.
-    Prints one JSON line with the URLs on stdout, progress on stderr. Raises `CONFIG_ERROR`."""
-    if options.detach:
-        return _up_detached(options.data_dir, command_line)
-    asyncio.run(Supervisor(options, _say, _print).run())
-    return 0
+    Prints one JSON line with the URLs on stdout, progress on stderr. After a stop in the foreground the process ends
+    here. Raises `CONFIG_ERROR`."""
+    if not options.detach:
+        asyncio.run(Supervisor(options, _say, _print).run())
+        leave(0)
+    return _up_detached(options.data_dir, command_line)
 
 
 def down(data_dir: Path) -> int:

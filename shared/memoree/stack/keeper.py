@@ -50,6 +50,10 @@ class Keeper:
         """The leader of the child's process group; `None` while there is none."""
         return self._child.pid if self._child is not None and self._child.is_alive else None
 
+    @property
+    def last_lines(self) -> list[str]:
+        return self._child.last_lines() if self._child is not None else []
+
     async def stop(self, grace_seconds: float) -> None:
         """Ask the child to end, kill it after that time, and keep nothing running any more."""
         self._keeping.cancel()
@@ -89,5 +93,4 @@ class Keeper:
         return f"ended with status {await self._child.wait()}"
 
     def _last_words(self) -> str:
-        lines = self._child.last_lines() if self._child is not None else []
-        return "".join(f"\n    {line}" for line in lines[-LAST_LINES_SHOWN:])
+        return "".join(f"\n    {line}" for line in self.last_lines[-LAST_LINES_SHOWN:])

@@ -18,6 +18,7 @@ from memoree.http.app import create_app
 from memoree.http.server import HttpServer, inherited
 from memoree.http.settings import HttpSettings
 from memoree.settings import StackSettings
+from memoree.stack.leaving import leave
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 DRAIN_SECONDS = 1
@@ -66,4 +67,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

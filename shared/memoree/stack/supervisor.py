@@ -35,7 +35,7 @@ READY_POLL_SECONDS = 0.05
 LIVE_TIMEOUT_SECONDS = 1.0
 """The socket listens before anybody serves on it: a request waits that long for an api process to come up."""
 API_STOP_SECONDS = 1.5
-WRITER_STOP_SECONDS = 3.0
+WRITER_STOP_SECONDS = 2.5
 LISTEN_BACKLOG = 1024
 DEPLOYMENT_NAME = "deployment.env"
 

@@ -22,7 +22,7 @@ async def measure(site: Site) -> Figure:
     puts: list[float] = []
     seen: list[float] = []
     handed_over: list[float] = []
-    samples = range(site.plan.samples_per_round)
+    samples = range(1, site.plan.samples_per_round + 1)
     async with (
         site.stack.api_process("elsewhere") as url,
         await site.warm_caller() as here,
@@ -31,14 +31,14 @@ async def measure(site: Site) -> Figure:
         await elsewhere.call(search("anything"))
         for _ in range(site.plan.rounds):
             puts += await site.puts.latencies(len(samples))
-            seen += [await _asked_at_once(here, elsewhere) for _ in samples]
+            last = (await here.call(assert_text("the last commit before")))["commit_seq"]
+            seen += [await _asked_at_once(here, elsewhere, commit_seq=last + number) for number in samples]
             handed_over += [await _asked_after(here, elsewhere) for _ in samples]
     absolute = latencies_ms("visible_elsewhere", seen) | latencies_ms("handover", handed_over)
     return Figure(p50(seen), p50(puts), absolute)
 
 
-async def _asked_at_once(here: Caller, elsewhere: Caller) -> float:
-    commit_seq = (await here.call(assert_text("whatever was last")))["commit_seq"] + 1
+async def _asked_at_once(here: Caller, elsewhere: Caller, commit_seq: int) -> float:
     word = _new_word()
     write, read = assert_text(f"seen elsewhere as {word}"), search(word, min_commit_seq=commit_seq)
     began = time.perf_counter()
