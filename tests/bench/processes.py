@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,9 +73,3 @@ def _status(pid: int) -> Iterator[tuple[str, int]]:
         name, _, value = line.partition(":")
         if value.endswith("kB"):
             yield name, int(value.removesuffix("kB"))
-
-
-def processor_seconds() -> float:
-    """User and system time of this process so far."""
-    times = os.times()
-    return times.user + times.system

@@ -168,6 +168,9 @@ class Writer:
             self.process.kill()
             self.process.wait(10)
 
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 

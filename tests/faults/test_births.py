@@ -19,10 +19,8 @@ def test_two_writers_started_at_once_share_a_queue_and_one_of_them_reigns(site: 
         async with site.clients() as clients, watching(site, [site.tenant]) as watches:
             with site.writer(leased=True) as first, site.writer(leased=True) as second:
                 await clients.write_many("both", 20, concurrency=10)
-                owner = Checker(site, tmp_path).head()["owner"]
                 begun = [writer for writer in (first, second) if "begins at commit" in writer.log()]
                 assert len(begun) == 1, "the lease of a living writer was taken over"
-                assert watches[site.tenant].heads[max(watches[site.tenant].heads)]["owner"] == owner
                 begun[0].kill()
                 await clients.write_many("one", 5)
         Checker(site, tmp_path).check(clients.acknowledged, watches[site.tenant])

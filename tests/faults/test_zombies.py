@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,5 +45,27 @@ def test_a_zombie_resumed_after_its_lease_was_taken_over_acknowledges_nothing(
                 await clients.await_entrusted()
                 await clients.repeat_all()
         Checker(site, tmp_path).check(clients.acknowledged, watches[site.tenant])
+
+    asyncio.run(run())
+
+
+def test_a_writer_that_pauses_for_less_than_its_lease_keeps_its_epoch(
+    make_site: Callable[..., Site], tmp_path: Path
+) -> None:
+    """Its standby gets the commands meanwhile, and gives them back."""
+    site = make_site(lease_ttl_seconds=60.0, lease_renew_seconds=20.0)
+
+    async def run() -> None:
+        async with site.clients() as clients:
+            with site.writer(leased=True) as first:
+                await clients.write("before")
+                first.freeze()
+                with site.writer(leased=True) as standby:
+                    await clients.entrust("meanwhile", tenant=site.tenant)
+                    await until(lambda: "given back" in standby.log(), 20, what="the refusal of the standby")
+                    first.thaw()
+                    await clients.await_entrusted()
+                assert Checker(site, tmp_path).head()["epoch"] == 1, "the lease of a living writer was ignored"
+        Checker(site, tmp_path).check(clients.acknowledged)
 
     asyncio.run(run())

@@ -110,6 +110,7 @@ def test_two_processes_share_one_inherited_listener(tmp_path: Path) -> None:
         assert len(artifact_ids) == 8
 
 
+@pytest.mark.proves("machine-25")
 def test_without_tokens_only_loopback_is_served(scripted: Scripted, tmp_path: Path) -> None:
     app = create_app(scripted, HttpSettings())
     with listen("0.0.0.0", 0) as everywhere, pytest.raises(MemoreeError) as refused:

@@ -41,6 +41,8 @@ async def rest(streams: Streams) -> bytes:
         return await asyncio.wait_for(reader.read(), WAIT_SECONDS)
     except ConnectionError:
         return b""
+    except TimeoutError:
+        pytest.fail(f"the server kept the connection open for {WAIT_SECONDS} s")
     finally:
         writer.close()
 

@@ -11,7 +11,6 @@ import asyncio
 import time
 
 from ..figures import Figure, Ratio, latencies_ms
-from ..processes import processor_seconds
 from ..site import SMALL, Site
 from ..wire import Caller, assert_text
 
@@ -63,11 +62,11 @@ class _Side:
 
     def __enter__(self) -> None:
         self.seconds -= time.perf_counter()
-        self.processor_seconds -= processor_seconds()
+        self.processor_seconds -= time.process_time()
 
     def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter()
-        self.processor_seconds += processor_seconds()
+        self.processor_seconds += time.process_time()
 
 
 RATIO = Ratio(
