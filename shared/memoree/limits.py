@@ -103,7 +103,7 @@ POLL_SECONDS_MAX = 0.05
 IDLE_COPY_WAIT_SECONDS = 0.25
 REPLICAS_MAX = 64
 REPLICA_BYTES_MAX = 8 * 1024 * MIB
-KEPT_PAGES_BYTES_MAX = 32 * MIB
-"""Decoded pages kept until both local copies have them; refetched beyond."""
+KEPT_CHANGES_BYTES_MAX = 16 * MIB
+"""Change files kept, compressed, until both local copies have them; fetched again beyond."""
 RESTORE_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 BLOB_CACHE_BYTES_MAX = 32 * MIB

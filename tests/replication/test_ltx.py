@@ -154,7 +154,7 @@ class TestDecoding:
 
     def test_the_first_file_of_a_prefix_is_the_whole_database(self, real: RealFiles) -> None:
         file = ltx.decode(real.snapshot)
-        assert list(file.pages) == list(range(1, file.header.commit_pages + 1))
+        assert list(dict(file.pages())) == list(range(1, file.header.commit_pages + 1))
 
     def test_a_file_under_another_name_is_refused(self, real: RealFiles) -> None:
         with pytest.raises(LtxError, match="holds TXIDs 1 to 1"):
@@ -196,7 +196,7 @@ class TestDecoding:
 
     def test_a_well_formed_file_is_accepted(self) -> None:
         file = ltx.decode(encode([(1, page(1)), (3, page(3))]), LtxName(0, 2, 2))
-        assert file.pages == {1: page(1), 3: page(3)}
+        assert dict(file.pages()) == {1: page(1), 3: page(3)}
         assert file.header == ltx.LtxHeader(PAGE_SIZE, 3, 2, 2, 7)
 
     @pytest.mark.parametrize(
@@ -225,9 +225,10 @@ class TestDecoding:
 def decodes_only_to(damaged: bytes, intact: ltx.LtxFile) -> bool:
     """Refused, or the damage lies in compressed bytes that expand to the very same page all the same."""
     try:
-        return ltx.decode(damaged) == intact
+        decoded = ltx.decode(damaged)
     except LtxError:
         return True
+    return decoded.header == intact.header and dict(decoded.pages()) == dict(intact.pages())
 
 
 class TestFilling:

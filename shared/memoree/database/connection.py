@@ -12,7 +12,10 @@ from typing import Any
 import apsw
 
 BUSY_TIMEOUT_MS = 10_000
-CACHE_KIB = 16 * 1024
+WRITER_CACHE_KIB = 16 * 1024
+READER_CACHE_KIB = 8 * 1024
+"""Of each connection. Files are read, not mapped: every connection's mapping would count as memory of its own, while
+the kernel's cache holds the pages once."""
 STATEMENT_CACHE_SIZE = 200
 
 
@@ -27,7 +30,7 @@ def open_writer(path: Path, *, replicated: bool) -> apsw.Connection:
         db.execute("PRAGMA wal_autocheckpoint = 0")
     db.execute("PRAGMA foreign_keys = ON")
     db.execute("PRAGMA secure_delete = ON")
-    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    db.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
     db.execute("PRAGMA temp_store = MEMORY")
     return db
 
@@ -38,9 +41,8 @@ def open_reader(path: Path, *, immutable: bool) -> apsw.Connection:
     uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}"
     db = apsw.Connection(uri, flags=flags, statementcachesize=STATEMENT_CACHE_SIZE)
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    db.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}")
     db.execute("PRAGMA temp_store = MEMORY")
-    db.execute(f"PRAGMA mmap_size = {256 * 1024 * 1024}")
     return db
 
 

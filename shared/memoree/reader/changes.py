@@ -14,6 +14,9 @@ GUESSED_FILES_MAX = 64
 """Beyond this distance the prefix is listed instead of asking for every file by name."""
 DECODE_IN_LOOP_BYTES_MAX = 64 * 1024
 """Handing a small file to a thread costs more than decoding it."""
+GAP_BYTES_MAX = 64 * 1024 * 1024
+"""Compressed, and all of it in memory at once, because nothing is written before everything is verified. Beyond this
+a restore is the better way, and happens in a process of its own."""
 
 
 class GapTooWide(Exception):
@@ -21,7 +24,7 @@ class GapTooWide(Exception):
 
 
 class Changes:
-    """Decoded change files of one prefix, the newest kept up to a bound in bytes until every copy has them."""
+    """Verified change files of one prefix, the newest kept up to a bound in bytes until every copy has them."""
 
     def __init__(self, store: ObjectStore, prefix: str, *, kept_bytes_max: int) -> None:
         self._store = store
@@ -61,13 +64,18 @@ class Changes:
 
     async def _load(self, names: Sequence[LtxName]) -> Sequence[LtxFile]:
         permits = asyncio.Semaphore(FETCH_CONCURRENCY)
+        gap_bytes = 0
 
         async def one(name: LtxName) -> LtxFile:
+            nonlocal gap_bytes
             if (kept := self._kept.get(name)) is not None:
                 return kept
             async with permits:
                 found = await self._store.get(self._prefix + format_name(name))
             assert found is not None
+            gap_bytes += len(found.body)
+            if gap_bytes > GAP_BYTES_MAX:
+                raise GapTooWide(f"more than {GAP_BYTES_MAX} bytes lead up to TXID {names[-1].max_txid}")
             file = await _decoded(found.body, name)
             self._keep(name, file)
             return file
@@ -80,7 +88,7 @@ class Changes:
                 task.cancel()
 
     def _keep(self, name: LtxName, file: LtxFile) -> None:
-        size = _size(file)
+        size = len(file.body)
         if size > self._kept_bytes_max // 2 or name in self._kept:
             return
         self._kept[name] = file
@@ -89,14 +97,10 @@ class Changes:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, name: LtxName) -> None:
-        self._kept_bytes -= _size(self._kept.pop(name))
+        self._kept_bytes -= len(self._kept.pop(name).body)
 
 
 async def _decoded(body: bytes, name: LtxName) -> LtxFile:
     if len(body) <= DECODE_IN_LOOP_BYTES_MAX:
         return decode(body, name)
     return await asyncio.to_thread(decode, body, name)
-
-
-def _size(file: LtxFile) -> int:
-    return len(file.pages) * file.header.page_size

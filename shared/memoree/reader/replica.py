@@ -266,7 +266,7 @@ class Replica:
         """A fresh copy at the lowest restorable boundary at or after what head names."""
         assert head.prefix is not None
         prefix = layout.tenant_prefix(self.tenant) + head.prefix
-        changes = Changes(self._environment.store, prefix, kept_bytes_max=limits.KEPT_PAGES_BYTES_MAX)
+        changes = Changes(self._environment.store, prefix, kept_bytes_max=limits.KEPT_CHANGES_BYTES_MAX)
         copy = await self._restored_copy(prefix, changes, head.txid)
         try:
             if copy.position == head.txid:

@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import fastcrc
 import lz4.block
@@ -76,10 +76,15 @@ class LtxHeader:
 
 @dataclass(frozen=True, slots=True)
 class LtxFile:
-    """A verified file. `pages` maps the page number, counted from 1 and ascending, to exactly one page."""
+    """A verified file. It stays compressed: pages are expanded one by one, as they are asked for."""
 
     header: LtxHeader
-    pages: dict[int, bytes]
+    body: bytes
+
+    def pages(self) -> Iterator[tuple[int, bytes]]:
+        """Page numbers, counted from 1 and ascending, each with exactly one page."""
+        for block in _blocks(memoryview(self.body), self.header):
+            yield block.number, block.page
 
 
 def format_name(name: LtxName) -> str:
@@ -108,7 +113,7 @@ def parse_name(key: str) -> LtxName | None:
 
 
 def decode(body: bytes, name: LtxName | None = None) -> LtxFile:
-    """Verify a whole file and return its pages; given its `name`, verify that it holds what the name says.
+    """Verify a whole file; given its `name`, verify that it holds what the name says.
 
     Raises `LtxError` for any damage: every byte that can change a page is under the file checksum.
     """
@@ -117,11 +122,11 @@ def decode(body: bytes, name: LtxName | None = None) -> LtxFile:
     if name is not None and (header.min_txid, header.max_txid) != (name.min_txid, name.max_txid):
         _refuse(f"{format_name(name)} holds TXIDs {header.min_txid} to {header.max_txid}")
     try:
-        pages, position, checksum = _decode_pages(view, header)
+        end, checksum = _checked_pages(view, header)
     except (lz4.block.LZ4BlockError, struct.error) as error:
         raise LtxError(f"damaged page block: {error}") from error
-    _verify_tail(view, position, checksum)
-    return LtxFile(header, pages)
+    _verify_tail(view, end, checksum)
+    return LtxFile(header, body)
 
 
 def apply(file: LtxFile, descriptor: int) -> None:
@@ -130,7 +135,7 @@ def apply(file: LtxFile, descriptor: int) -> None:
     Not atomic: after an `OSError` the database file is torn and must be thrown away.
     """
     page_size = file.header.page_size
-    for number, page in file.pages.items():
+    for number, page in file.pages():
         if os.pwrite(descriptor, page, (number - 1) * page_size) != page_size:
             raise OSError(f"short write of page {number}")
     os.ftruncate(descriptor, file.header.database_bytes)
@@ -215,17 +220,22 @@ def _decode_header(view: memoryview) -> LtxHeader:
     return LtxHeader(page_size, commit_pages, min_txid, max_txid, timestamp_ms)
 
 
-def _decode_pages(view: memoryview, header: LtxHeader) -> tuple[dict[int, bytes], int, int]:
-    """The pages, the offset after their end marker, and the checksum of everything up to there.
+class _Block(NamedTuple):
+    """One page as it stands in the file: its header from `position`, its compressed bytes from `start` to `end`."""
 
-    The checksum covers the uncompressed pages, so it can only be taken along the way.
-    """
+    position: int
+    start: int
+    end: int
+    number: int
+    page: bytes
+
+
+def _blocks(view: memoryview, header: LtxHeader) -> Iterator[_Block]:
+    """Every page up to the end marker. Raises `LtxError`, and what LZ4 and `struct` raise."""
     page_size, commit_pages = header.page_size, header.commit_pages
-    decompress, crc = lz4.block.decompress, fastcrc.crc64.go_iso
-    pages: dict[int, bytes] = {}
+    decompress = lz4.block.decompress
     previous = 0
     position = _HEADER_BYTES
-    checksum = crc(view[:position])
     while view[position : position + len(_PAGES_END)] != _PAGES_END:
         number, flags, size = _PAGE_HEADER.unpack_from(view, position)
         start = position + _PAGE_HEADER.size
@@ -238,12 +248,24 @@ def _decode_pages(view: memoryview, header: LtxHeader) -> tuple[dict[int, bytes]
         page = decompress(view[start : start + size], uncompressed_size=page_size)
         if len(page) != page_size:
             _refuse(f"page {number} expands to {len(page)} bytes")
-        checksum = crc(page, crc(view[position:start], checksum))
-        pages[number] = page
+        yield _Block(position, start, start + size, number, page)
         previous = number
         position = start + size
-    end = position + len(_PAGES_END)
-    return pages, end, crc(view[position:end], checksum)
+
+
+def _checked_pages(view: memoryview, header: LtxHeader) -> tuple[int, int]:
+    """The offset after the pages' end marker, and the checksum of everything up to there.
+
+    The checksum covers the uncompressed pages, so it can only be taken along the way.
+    """
+    crc = fastcrc.crc64.go_iso
+    end = _HEADER_BYTES
+    checksum = crc(view[:end])
+    for block in _blocks(view, header):
+        checksum = crc(block.page, crc(view[block.position : block.start], checksum))
+        end = block.end
+    after = end + len(_PAGES_END)
+    return after, crc(view[end:after], checksum)
 
 
 def _verify_tail(view: memoryview, position: int, checksum: int) -> None:
