@@ -11,22 +11,23 @@ import contextlib
 import logging
 import os
 import signal
-import ssl
 import subprocess
 import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import httpx
+import orjson
 
 from memoree.binaries import find_binary
 from memoree.private_file import write_private
 from memoree.replication import launcher
+from memoree.replication.control_socket import ControlAnswer, ControlRefused, ControlSocket, ControlUnanswered
 from memoree.replication.ltx import format_txid
 
 START_SECONDS_MAX: Final = 15.0
@@ -37,7 +38,7 @@ RESTORE_SECONDS_MAX: Final = 900.0
 SYNC_SECONDS_DEFAULT: Final = 10
 ANSWER_GRACE_SECONDS: Final = 2.0
 """Added to the timeout that runs inside Litestream, so that its own answer arrives before ours gives up."""
-CONNECT_SECONDS_MAX: Final = 2.0
+LIST_SECONDS_MAX: Final = 2.0
 SOCKET_PATH_BYTES_MAX: Final = 100
 """AF_UNIX takes 107 bytes on Linux and 103 on macOS."""
 LOG_LINES_KEPT: Final = 20
@@ -162,7 +163,7 @@ class Litestream:
         self._settings = settings if settings is not None else LitestreamSettings()
         self._socket_home: tempfile.TemporaryDirectory[str] | None = None
         self._child: _Child | None = None
-        self._http: httpx.AsyncClient | None = None
+        self._control: ControlSocket | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -185,8 +186,8 @@ class Litestream:
             text = render_configuration(self._database, socket, self._target, self._settings)
             await asyncio.to_thread(write_private, configuration, text.encode())
             self._child = _Child(argv, environment, self._database.parent, log_level=logging.WARNING)
-            self._http = _control_client(socket)
-            await self._wait_until_watching(self._child, self._http)
+            self._control = ControlSocket(socket)
+            await self._wait_until_watching(self._child, self._control)
         except BaseException:
             await self.kill()
             raise
@@ -197,17 +198,17 @@ class Litestream:
         The first sync of a prefix uploads the whole database. Raises `SyncAmbiguous` (call again) or
         `LitestreamGone` (`restart`, then call again); in neither case is anything known to be replicated.
         """
-        if self._http is None or not self.is_alive:
+        if self._control is None or not self.is_alive:
             raise LitestreamGone(f"the Litestream child is not running{self._last_words()}")
-        request = {"path": str(self._database), "wait": True, "timeout": timeout_seconds}
-        timeout = httpx.Timeout(timeout_seconds + ANSWER_GRACE_SECONDS, connect=CONNECT_SECONDS_MAX)
+        request = orjson.dumps({"path": str(self._database), "wait": True, "timeout": timeout_seconds})
+        patience_seconds = timeout_seconds + ANSWER_GRACE_SECONDS
         try:
-            response = await self._http.post("/sync", json=request, timeout=timeout)
-        except httpx.ConnectError as error:
+            answer = await self._control.request("POST", "/sync", request, timeout_seconds=patience_seconds)
+        except ControlRefused as error:
             raise LitestreamGone(f"the control socket refused: {error}{self._last_words()}") from error
-        except httpx.TransportError as error:
-            raise SyncAmbiguous(f"no answer to /sync: {error!r}{self._last_words()}") from error
-        return _read_sync(response)
+        except ControlUnanswered as error:
+            raise SyncAmbiguous(f"no answer to /sync: {error}{self._last_words()}") from error
+        return _read_sync(answer)
 
     async def stop(self) -> bool:
         """End cleanly, which uploads once more; true if it did. After `STOP_SECONDS_MAX` it is killed."""
@@ -220,11 +221,11 @@ class Litestream:
     async def kill(self) -> None:
         """SIGKILL the child before the first await, and reap it: nothing more is uploaded. Idempotent."""
         child, self._child = self._child, None
-        http, self._http = self._http, None
+        control, self._control = self._control, None
         if child is not None:
             await child.kill()
-        if http is not None:
-            await http.aclose()
+        if control is not None:
+            control.close()
         if self._socket_home is not None:
             self._socket_home.cleanup()
             self._socket_home = None
@@ -234,10 +235,10 @@ class Litestream:
         await self.kill()
         await self.start()
 
-    async def _wait_until_watching(self, child: _Child, http: httpx.AsyncClient) -> None:
+    async def _wait_until_watching(self, child: _Child, control: ControlSocket) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
         while child.is_alive and time.monotonic() < deadline:
-            if await _watches(http, self._database):
+            if await _watches(control, self._database):
                 return
             await asyncio.sleep(START_POLL_SECONDS)
         reason = "took too long to start" if child.is_alive else "ended while starting"
@@ -330,31 +331,25 @@ def _duration(seconds: float) -> str:
     return f"{round(seconds * 1000)}ms"
 
 
-def _control_client(socket: Path) -> httpx.AsyncClient:
-    """Keep-alive HTTP over the socket. The empty TLS context saves loading a CA bundle that is never used."""
-    transport = httpx.AsyncHTTPTransport(uds=str(socket), verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    return httpx.AsyncClient(transport=transport, base_url="http://litestream", trust_env=False)
-
-
-async def _watches(http: httpx.AsyncClient, database: Path) -> bool:
+async def _watches(control: ControlSocket, database: Path) -> bool:
     try:
-        response = await http.get("/list", timeout=CONNECT_SECONDS_MAX)
-        listed = response.json()["databases"]
-    except (httpx.TransportError, ValueError, KeyError):
+        answer = await control.request("GET", "/list", timeout_seconds=LIST_SECONDS_MAX)
+        listed = orjson.loads(answer.body)["databases"]
+    except (ControlRefused, ControlUnanswered, ValueError, KeyError):
         return False
     return any(each["path"] == str(database) and each["status"] != "stopped" for each in listed)
 
 
-def _read_sync(response: httpx.Response) -> Synced:
+def _read_sync(answer: ControlAnswer) -> Synced:
     """`no_change` answers carry equal TXIDs as well (measured, also right after a restart)."""
-    shown = response.text[:ANSWER_SHOWN_CHARS_MAX]
-    if response.status_code == httpx.codes.NOT_FOUND:
+    shown = answer.body.decode(errors="replace")[:ANSWER_SHOWN_CHARS_MAX]
+    if answer.status == HTTPStatus.NOT_FOUND:
         raise LitestreamGone(f"Litestream does not know the database: {shown}")
-    if response.status_code != httpx.codes.OK:
-        raise SyncAmbiguous(f"/sync answered {response.status_code}: {shown}")
+    if answer.status != HTTPStatus.OK:
+        raise SyncAmbiguous(f"/sync answered {answer.status}: {shown}")
     try:
-        answer: dict[str, Any] = response.json()
-        status, synced = answer["status"], Synced(int(answer["txid"]), int(answer["replicated_txid"]))
+        told: dict[str, Any] = orjson.loads(answer.body)
+        status, synced = told["status"], Synced(int(told["txid"]), int(told["replicated_txid"]))
     except (ValueError, KeyError, TypeError) as error:
         raise SyncAmbiguous(f"/sync answered something else: {shown}") from error
     if status not in ("synced", "no_change") or not 1 <= synced.txid <= synced.replicated_txid:
