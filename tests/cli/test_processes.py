@@ -43,7 +43,7 @@ def test_writes_of_four_processes_at_once_are_all_durable_and_densely_numbered(p
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.fault_class(4)
+@pytest.mark.fault_class(43)
 def test_killing_writers_loses_no_acknowledged_write(project: Shell) -> None:
     """Each round kills a writer; the delay follows the moment of the answer, so that kills fall around the commit."""
     began = time.monotonic()

@@ -17,7 +17,7 @@ from faults.site import Site
 from faults.watch import watching
 
 DECIDING = ["received:2", "staged:9", "applying:20", "applied:12"]
-COVERING = ["synced:25", "head_put:40", "head_moved:35", "acked:12"]
+COVERING = ["synced:16", "head_put:24", "head_moved:22", "acked:8"]
 """Late enough that what was redelivered, one by one, is through, and a batch of new commands is in hand."""
 TAKEOVER = ["takeover_claimed", "takeover_restored", "takeover_ledger", "takeover_synced", "takeover_done"]
 
