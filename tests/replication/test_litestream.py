@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
 
 from memoree.replication import launcher, litestream, ltx
+from memoree.replication.control_socket import ControlAnswer
 from memoree.replication.litestream import (
     Credentials,
     Litestream,
@@ -188,7 +190,7 @@ class TestSync:
     )
     def test_an_answer_that_proves_nothing_is_ambiguous(self, answer: object) -> None:
         with pytest.raises(SyncAmbiguous):
-            litestream._read_sync(httpx.Response(200, json=answer))
+            litestream._read_sync(ControlAnswer(200, orjson.dumps(answer)))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -221,6 +223,23 @@ class TestLife:
             with pytest.raises(LitestreamGone, match="not running"):
                 await process.sync()
             await process.kill()
+
+        with_litestream(database, target, body)
+
+    def test_a_cancelled_kill_has_killed_and_the_next_one_reaps(
+        self, database: Database, target: ReplicaTarget
+    ) -> None:
+        async def body(process: Litestream) -> None:
+            child, launched = child_of(process), process._child
+            killing = asyncio.create_task(process.kill())
+            await asyncio.sleep(0)
+            killing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await killing
+            wait_until(lambda: not process_exists(child), GONE_SECONDS_MAX)
+            await process.kill()
+            assert launched is not None and launched._process.returncode is not None
+            assert process.pid is None
 
         with_litestream(database, target, body)
 

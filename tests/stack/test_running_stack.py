@@ -23,6 +23,7 @@ from e2e.deployment import (
     refusal,
     until,
 )
+from memoree.stack.instance import STATE_NAME
 
 pytestmark = pytest.mark.stack
 
@@ -100,6 +101,23 @@ def test_status_shows_what_runs(stack: Deployment) -> None:
     assert answer["running"] is answer["ready"] is answer["readiness"]["ready"] is True
     assert answer["url"] == stack.url
     assert [child["name"] for child in answer["children"]] == ["supervised-writer", "api", "api"]
+
+
+def test_every_process_has_a_log_of_its_own(stack: Deployment) -> None:
+    assert {"api-1.log", "api-2.log", "supervised-writer.log"} <= {path.name for path in stack.data_dir.iterdir()}
+
+
+@pytest.mark.fault_class(43)
+def test_status_survives_a_damaged_state_file(stack: Deployment) -> None:
+    path = stack.data_dir / STATE_NAME
+    sound = path.read_bytes()
+    try:
+        path.write_bytes(sound + b"\xff")
+        shown = memoree("status", "--data", stack.data_dir)
+    finally:
+        path.write_bytes(sound)
+    assert shown.returncode == 1
+    assert json.loads(shown.stdout)["running"] is True
 
 
 def test_the_writer_runs_one_litestream_per_tenant_it_holds(stack: Deployment, tenant: str) -> None:
