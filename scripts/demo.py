@@ -22,6 +22,8 @@ MEMOREE = Path(sys.executable).with_name("memoree")
 CONTEXT = {"workspace_id": "wsp_demo", "project_id": "prj_memoree"}
 BURST_WRITES = 200
 BURST_CLIENTS = 8
+SEARCH_LIMIT = 20
+SHOWN_HITS = 3
 KILL_AFTER_WRITES = 60
 WRITE_SECONDS_MAX = 40.0
 UNLIMITED = ["--rate", "10000", "--burst", "10000"]
@@ -227,16 +229,16 @@ async def remember_repository(memory: Memory) -> int:
 async def ask(memory: Memory, stack: Stack) -> None:
     """Each question over HTTP and through the command line; both must agree and cite what they say."""
     for question in QUESTIONS:
-        found = await memory.must("search", {"query": question, "limit": 3})
+        found = await memory.must("search", {"query": question, "limit": SEARCH_LIMIT})
         expect(bool(found["hits"]), f"nothing was found for {question!r}")
         print(f"\nQ: {question}")
-        for hit in found["hits"]:
-            shown = hit["title"] if hit["entity_type"] == "artifact" else hit["excerpt"]
-            print(f"   [{hit['entity_type']}] {shown}")
-            print(f"      {hit['citation']}")
         claim = next((hit for hit in found["hits"] if hit["entity_type"] == "claim"), None)
         expect(claim is not None, f"no claim was found for {question!r}")
         assert claim is not None
+        for hit in [*found["hits"][:SHOWN_HITS], *([claim] if claim not in found["hits"][:SHOWN_HITS] else [])]:
+            shown = hit["title"] if hit["entity_type"] == "artifact" else hit["excerpt"]
+            print(f"   [{hit['entity_type']}] {shown}")
+            print(f"      {hit['citation']}")
         for locator in claim["provenance"]["evidence"]:
             print(f"      cited bytes: {await cited_bytes(memory, locator)!r}")
         expect(cli_search(stack, question) == [hit["citation"] for hit in found["hits"]], "the command line disagrees")
@@ -260,7 +262,10 @@ def cli_search(stack: Stack, question: str) -> list[str]:
         "MEMOREE_CONTEXT": json.dumps(CONTEXT),
     }
     done = subprocess.run(
-        [str(MEMOREE), "search", question, "--limit", "3", "--json"], capture_output=True, text=True, env=environment
+        [str(MEMOREE), "search", question, "--limit", str(SEARCH_LIMIT), "--json"],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     expect(done.returncode == 0, f"memoree search failed: {done.stdout}{done.stderr}")
     return [hit["citation"] for hit in json.loads(done.stdout)["result"]["hits"]]

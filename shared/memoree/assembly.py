@@ -1,6 +1,7 @@
 """The one place where the profiles differ: it turns settings into adapters and ties them together.
 
-Imports of the replicated profiles stay inside their functions: the shell starts without them.
+Imports of a profile's adapters stay inside its functions: the shell starts without the replicated ones, and an api
+process without the writer.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from memoree import clock, limits
-from memoree.embedded import EmbeddedService
 from memoree.errors import Code, MemoreeError, shown
 from memoree.operations.view import ServiceFacts
 
 if TYPE_CHECKING:
+    from memoree.embedded import EmbeddedService
     from memoree.objects.s3 import S3Settings
     from memoree.queue import CommandQueue
     from memoree.reader.service import ReplicatedService
@@ -49,6 +50,8 @@ def embedded_service(
     data_dir: Path, *, clock: Callable[[], datetime] = clock.utc_now, facts: ServiceFacts | None = None
 ) -> EmbeddedService:
     """The embedded profile over a data directory, which is created when missing."""
+    from memoree.embedded import EmbeddedService
+
     return EmbeddedService(data_dir, facts=facts or embedded_facts(running=True), clock_now=clock)
 
 

@@ -50,6 +50,9 @@ from memoree.writer.group_commit import GroupCommitter
 
 LOCAL_TENANT = "local"
 DATABASE_NAME = "memoree.sqlite3"
+LOCK_NAME = "writer.lock"
+BORN = b"born\n"
+"""What the lock file says once there is a database."""
 READERS_MAX = 8
 CANARY_KEY = "canary"
 LOCK_WAIT_SECONDS_MAX = 10.0
@@ -105,7 +108,7 @@ class EmbeddedService:
         self._closed = False
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock_file = os.open(data_dir / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock_file = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise MemoreeError(
                 Code.CONFIG_ERROR, f"the data directory {data_dir} cannot be used: {error.strerror}"
@@ -120,6 +123,8 @@ class EmbeddedService:
 
     def _open_database(self) -> apsw.Connection:
         try:
+            if has_store(self._path.parent) and not _has_content(self._path):
+                raise database_missing(self._path)
             if self._path.exists():
                 self._check_version()
             else:
@@ -128,6 +133,7 @@ class EmbeddedService:
             db = open_writer(self._path, replicated=False)
             try:
                 create_or_migrate(db)
+                self._mark_born()
             except BaseException:
                 db.close()
                 raise
@@ -136,6 +142,12 @@ class EmbeddedService:
             raise _storage_failure(error) from error
         except (OSError, apsw.Error) as error:
             raise MemoreeError(Code.CONFIG_ERROR, f"the database {self._path} cannot be opened: {error}") from error
+
+    def _mark_born(self) -> None:
+        """From now on a missing database is damage, and never taken for a new store."""
+        if os.pread(self._lock_file, len(BORN), 0) != BORN:
+            os.pwrite(self._lock_file, BORN, 0)
+            os.fsync(self._lock_file)
 
     def _check_version(self) -> None:
         """Read-only, so that a store of a later program is refused without a single byte of it changed."""
@@ -356,6 +368,28 @@ def _closed() -> MemoreeError:
     return MemoreeError(Code.TRANSPORT_ERROR, "the store was closed; nothing was stored")
 
 
+def has_store(data_dir: Path) -> bool:
+    """Whether a store was ever made in the directory. Raises `OSError` for a path that cannot be a directory."""
+    try:
+        return (data_dir / LOCK_NAME).read_bytes() == BORN
+    except FileNotFoundError:
+        return False
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def database_missing(path: Path) -> MemoreeError:
+    return MemoreeError(
+        Code.INTEGRITY_ERROR,
+        f"the database {path} is missing or empty, although the directory held a store; put back a copy of it",
+    )
+
+
 def _storage_failure(error: BaseException) -> MemoreeError:
     """What a caller is told of a fault that is no refusal. Only faults that cannot have stored anything say so."""
     if isinstance(error, MemoreeError):
@@ -365,7 +399,11 @@ def _storage_failure(error: BaseException) -> MemoreeError:
     if isinstance(error, apsw.FullError):
         return MemoreeError(Code.INTERNAL_ERROR, "the disk is full; nothing was stored")
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return MemoreeError(Code.INTEGRITY_ERROR, "the database is damaged; run `memoree doctor`")
+        return MemoreeError(
+            Code.INTEGRITY_ERROR,
+            f"{DATABASE_NAME} in the data directory is damaged ({error}); keep a copy of the directory, then put back "
+            "a sound copy of it",
+        )
     if isinstance(error, ObjectStoreError):
         return MemoreeError(Code.TRANSPORT_ERROR, f"the blob store failed: {error}", retry_after_seconds=1.0)
     if isinstance(error, apsw.IOError | apsw.InterruptError) or not isinstance(error, Exception):

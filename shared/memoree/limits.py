@@ -79,6 +79,7 @@ ATTEMPT_RETENTION_SECONDS = 29 * 24 * 3600
 """The row (attempt, status, code) outlives queue plus dead-letter retention, 14 days each."""
 COMMAND_AGE_SECONDS_MAX = 12 * 3600
 """Half the blob grace period: an older command may cite a blob that garbage collection has removed."""
+CLOCK_SKEW_SECONDS_MAX = 15 * 60
 POISON_TRIES_MAX = 3
 RECEIVE_WAIT_SECONDS = 1.0
 VISIBILITY_SECONDS = 15.0

@@ -73,7 +73,10 @@ def prepare_data_dir(data_dir: Path) -> None:
     try:
         found = data_dir.stat()
     except FileNotFoundError:
-        data_dir.mkdir(mode=DATA_DIR_MODE, parents=True, exist_ok=True)
+        try:
+            data_dir.mkdir(mode=DATA_DIR_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            raise MemoreeError(Code.CONFIG_ERROR, f"the data directory {data_dir} cannot be made: {error}") from error
         return
     except (OSError, ValueError) as error:
         raise MemoreeError(Code.CONFIG_ERROR, f"the data directory {data_dir} cannot be used: {error}") from error

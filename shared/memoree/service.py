@@ -130,6 +130,8 @@ def write_pending(attempt_id: AttemptId) -> MemoreeError:
 
 
 def undecided_state(attempt_id: AttemptId, now_ms: int) -> OperationState:
-    """An attempt without a record is pending until no writer would apply it any more (design §5.2)."""
-    young = now_ms - attempt_time_ms(attempt_id) <= limits.COMMAND_AGE_SECONDS_MAX * 1000
-    return "pending" if young else "unknown"
+    """An attempt without a record is pending until no writer would apply it any more (design §5.2). One from the
+    future was never made: stores refuse clocks that are this far off."""
+    age_ms = now_ms - attempt_time_ms(attempt_id)
+    possible = -limits.CLOCK_SKEW_SECONDS_MAX * 1000 <= age_ms <= limits.COMMAND_AGE_SECONDS_MAX * 1000
+    return "pending" if possible else "unknown"

@@ -10,7 +10,7 @@ import apsw
 from memoree.assembly import embedded_service
 from memoree.client import operations
 from memoree.client.request import Outgoing
-from memoree.embedded import DATABASE_NAME
+from memoree.embedded import DATABASE_NAME, has_store
 from memoree.errors import Code, MemoreeError
 from memoree.paths import prepare_data_dir
 
@@ -20,11 +20,22 @@ class LocalEndpoint:
         self._data_dir = data_dir
 
     def exchange(self, request: Outgoing) -> bytes:
-        if operations.changes_store(request.op) or (self._data_dir / DATABASE_NAME).exists():
+        if operations.changes_store(request.op) or _holds_something(self._data_dir):
             prepare_data_dir(self._data_dir)
             return _exchange(self._data_dir, request)
         with tempfile.TemporaryDirectory(prefix="memoree-") as empty:  # a read leaves no store where none was
             return _exchange(Path(empty), request)
+
+
+def _holds_something(data_dir: Path) -> bool:
+    """Whether there is a store, or was one. Raises `CONFIG_ERROR` for a path that cannot be a directory."""
+    try:
+        (data_dir / DATABASE_NAME).stat()
+    except FileNotFoundError:
+        return has_store(data_dir)
+    except OSError as error:
+        raise MemoreeError(Code.CONFIG_ERROR, f"the data directory {data_dir} cannot be used: {error}") from error
+    return True
 
 
 def _exchange(data_dir: Path, request: Outgoing) -> bytes:

@@ -129,6 +129,8 @@ class Tokens:
         table = self._table
         if table.fault:
             return Check("tokens", ok=False, detail=table.fault)
+        if not table.principals:
+            return Check("tokens", ok=False, detail="the tokens file holds no token that can be accepted")
         detail = f"{len(table.principals)} tokens"
         return Check("tokens", ok=True, detail=f"{detail}, {table.ignored} ignored" if table.ignored else detail)
 

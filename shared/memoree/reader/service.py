@@ -100,7 +100,15 @@ class ReplicatedService:
                     limits.MIN_COMMIT_SEQ_WAIT_SECONDS,
                 )
             generation = replica.generation
-            result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
+            try:
+                result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
+            except MemoreeError as error:
+                if error.code is not Code.NOT_FOUND or strong:
+                    raise
+                # Exact lookups take no `min_commit_seq`, and "does not exist" is final: look at head before saying it.
+                await replica.refresh_anew()
+                generation = replica.generation
+                result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
         return read_reply(call, result, generation.meta.commit_seq)
 
     async def _on_view(self, tenant: str, generation: Generation, work: Callable[[View], Result]) -> Result:

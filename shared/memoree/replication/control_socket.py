@@ -45,6 +45,7 @@ class ControlSocket:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._idle: _Connection | None = None
+        self._is_closed = False
 
     async def request(self, method: str, target: str, body: bytes = b"", *, timeout_seconds: float) -> ControlAnswer:
         """Send one request, with a body of JSON, once. Raises `ControlRefused` and `ControlUnanswered`."""
@@ -58,13 +59,15 @@ class ControlSocket:
             if isinstance(error, OSError):  # which a timeout is, too
                 raise ControlUnanswered(f"{type(error).__name__}: {error}".rstrip(": ")) from error
             raise
-        if may_ask_again and self._idle is None:
+        if may_ask_again and self._idle is None and not self._is_closed:
             self._idle = connection
         else:
             connection.close()
         return answer
 
     def close(self) -> None:
+        """A request under way is answered still; its connection is not kept."""
+        self._is_closed = True
         if self._idle is not None:
             self._idle.close()
             self._idle = None
@@ -91,8 +94,6 @@ class _Connection:
             return
         try:
             await asyncio.get_running_loop().sock_connect(self._socket, os.fspath(path))
-        except TimeoutError:
-            raise
         except OSError as error:
             raise ControlRefused(str(error)) from error
         self._is_open = True
@@ -186,5 +187,5 @@ def _fields(lines: Iterable[bytes]) -> dict[bytes, bytes]:
     return fields
 
 
-def _shown(data: bytes) -> str:
+def _shown(data: bytes | bytearray) -> str:
     return repr(bytes(data[:SHOWN_BYTES_MAX]))

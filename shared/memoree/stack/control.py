@@ -16,7 +16,7 @@ import httpx
 import orjson
 
 from memoree.errors import Code, MemoreeError
-from memoree.stack.instance import published_state, running_pid
+from memoree.stack.instance import make_private, published_state, running_pid
 from memoree.stack.leaving import leave
 from memoree.stack.options import UpOptions
 from memoree.stack.supervisor import Supervisor
@@ -76,7 +76,7 @@ def _up_detached(data_dir: Path, command_line: list[str]) -> int:
     """The stack as a process of its own session; its progress goes to `up.log` in the data directory."""
     if (pid := running_pid(data_dir)) is not None:
         raise MemoreeError(Code.CONFIG_ERROR, f"a stack is running on {data_dir} already (process {pid})")
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(data_dir)
     log_path = data_dir / "up.log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(

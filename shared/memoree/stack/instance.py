@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import orjson
 from memoree.errors import Code, MemoreeError
 from memoree.private_file import write_private
 
+DIRECTORY_MODE = 0o700
 LOCK_NAME = "up.lock"
 STATE_NAME = "up.json"
 PROBE_SECONDS_MAX = 0.5
@@ -34,8 +36,8 @@ class Instance:
     @classmethod
     @contextmanager
     def hold(cls, data_dir: Path) -> Iterator[Instance]:
-        """Raises `CONFIG_ERROR` when a stack runs on this directory already."""
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Raises `CONFIG_ERROR` when a stack runs on this directory already, or it cannot be a stack's."""
+        make_private(data_dir)
         lock = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if not _locked_in_time(lock):
@@ -54,6 +56,23 @@ class Instance:
 
     def publish(self, state: Mapping[str, Any]) -> None:
         write_private(self.data_dir / STATE_NAME, orjson.dumps(state, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def make_private(data_dir: Path) -> None:
+    """The directory exists and is this user's alone. Raises `CONFIG_ERROR` rather than to close a directory that
+    holds anything but a stack."""
+    try:
+        data_dir.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        if stat.S_IMODE(data_dir.stat().st_mode) & ~DIRECTORY_MODE == 0:
+            return
+        if not (data_dir / LOCK_NAME).exists() and any(data_dir.iterdir()):
+            raise MemoreeError(
+                Code.CONFIG_ERROR,
+                f"{data_dir} is open to other users and holds other things than a stack; choose an empty directory",
+            )
+        data_dir.chmod(DIRECTORY_MODE)
+    except OSError as error:
+        raise MemoreeError(Code.CONFIG_ERROR, f"the data directory {data_dir} cannot be used: {error}") from error
 
 
 def running_pid(data_dir: Path) -> int | None:

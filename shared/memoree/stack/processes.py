@@ -7,18 +7,21 @@ it starts the next. `api SOCKET METRICS_SOCKET` serves on inherited listening so
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-from memoree.assembly import replicated_service, writer_worker
 from memoree.errors import MemoreeError
-from memoree.http.app import create_app
-from memoree.http.server import HttpServer, inherited
-from memoree.http.settings import HttpSettings
-from memoree.settings import StackSettings
 from memoree.stack.leaving import leave
+
+if TYPE_CHECKING:
+    from memoree.reader.service import ReplicatedService
+    from memoree.settings import StackSettings
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 DRAIN_SECONDS = 1
@@ -29,18 +32,40 @@ QUIET_LOGGERS = ("botocore", "aiobotocore", "httpx", "httpcore")
 async def run_writer(settings: StackSettings, *, supervised: bool) -> None:
     """Until SIGTERM or SIGINT; then settle every tenant and return. Raises `CONFIG_ERROR` for a store that breaks
     a promise the fence needs. `supervised`: see `WriterWorker`."""
+    from memoree.assembly import writer_worker
+
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with writer_worker(settings, supervised=supervised) as worker:
+        keep_what_was_loaded()
         await worker.run(stop)
 
 
 def run_api(settings: StackSettings, listening_fd: int, metrics_fd: int) -> None:
     """Serve on inherited sockets until SIGTERM or SIGINT, then drain. Raises `CONFIG_ERROR`."""
+    from memoree.http.app import create_app
+    from memoree.http.server import HttpServer, inherited
+    from memoree.http.settings import HttpSettings
+
     http_settings = HttpSettings.from_environment(os.environ, tokens_required=True)
-    app = create_app(lambda: replicated_service(settings, authorization=True), http_settings)
+    app = create_app(lambda: _service(settings), http_settings)
     HttpServer(app, inherited(listening_fd), metrics_listener=inherited(metrics_fd), drain_seconds=DRAIN_SECONDS).run()
+
+
+@asynccontextmanager
+async def _service(settings: StackSettings) -> AsyncIterator[ReplicatedService]:
+    from memoree.assembly import replicated_service
+
+    async with replicated_service(settings, authorization=True) as service:
+        keep_what_was_loaded()
+        yield service
+
+
+def keep_what_was_loaded() -> None:
+    """End `main`'s pause of the collector. What is there by now stays for good, and is never looked through again."""
+    gc.freeze()
+    gc.enable()
 
 
 def configure_logging() -> None:
@@ -50,6 +75,9 @@ def configure_logging() -> None:
 
 
 def main(argv: list[str]) -> int:
+    gc.disable()  # a seventh of a start is the collector walking over modules that stay
+    from memoree.settings import StackSettings
+
     configure_logging()
     try:
         match argv:

@@ -32,7 +32,7 @@ from memoree.stack.tokens import ensure_tokens_file
 
 READY_SECONDS_MAX = 30.0
 READY_POLL_SECONDS = 0.05
-LIVE_TIMEOUT_SECONDS = 1.0
+READY_TIMEOUT_SECONDS = 1.0
 """The socket listens before anybody serves on it: a request waits that long for an api process to come up."""
 API_STOP_SECONDS = 1.5
 WRITER_STOP_SECONDS = 2.5
@@ -97,7 +97,7 @@ class Supervisor:
         for number, metrics in enumerate(metrics_sockets, start=1):
             self._say(f"starting api process {number} of {len(metrics_sockets)}")
             self._apis.append(self._keep("api", [main_socket, metrics], log_name=f"api-{number}.log"))
-        await self._unless_stopped(self._until_live(main_socket))
+        await self._unless_stopped(self._until_ready(main_socket))
         self._state = self._whereabouts(main_socket, metrics_sockets)
         self._publish()
         self._announce(self._state)
@@ -163,18 +163,19 @@ class Supervisor:
         bound.listen(LISTEN_BACKLOG)
         return bound
 
-    async def _until_live(self, main_socket: socket.socket) -> None:
-        """An api process answers. A first start of everything takes some seconds. Raises `CONFIG_ERROR` when a child
-        ends before that: whatever is wrong with it now, it will be again."""
+    async def _until_ready(self, main_socket: socket.socket) -> None:
+        """The api processes say that a write would work. A first start of everything takes some seconds. Raises
+        `CONFIG_ERROR` when a child ends before that: whatever is wrong with it now, it will be again."""
+        obstacle: str | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(READY_SECONDS_MAX), httpx.AsyncClient(trust_env=False) as client:
-                while not await _is_live(client, main_socket):
+                while (obstacle := await _obstacle(client, main_socket)) is not None:
                     for keeper in self._keepers:
                         if keeper.last_ending is not None:
                             raise MemoreeError(Code.CONFIG_ERROR, f"the stack cannot start: {keeper.last_ending}")
                     await asyncio.sleep(READY_POLL_SECONDS)
                 return
-        raise MemoreeError(Code.CONFIG_ERROR, f"no api process answered within {READY_SECONDS_MAX:g} s")
+        raise MemoreeError(Code.CONFIG_ERROR, f"the stack is not ready after {READY_SECONDS_MAX:g} s: {obstacle}")
 
     @property
     def _keepers(self) -> list[Keeper]:
@@ -249,8 +250,13 @@ def _url(listening: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-async def _is_live(client: httpx.AsyncClient, listening: socket.socket) -> bool:
-    with suppress(httpx.TransportError):
-        answer = await client.get(f"{_url(listening)}/livez", timeout=LIVE_TIMEOUT_SECONDS)
-        return answer.status_code == httpx.codes.OK
-    return False
+async def _obstacle(client: httpx.AsyncClient, listening: socket.socket) -> str | None:
+    """What keeps the stack from being ready; `None` when nothing does."""
+    try:
+        answer = await client.get(f"{_url(listening)}/readyz", timeout=READY_TIMEOUT_SECONDS)
+        if answer.status_code == httpx.codes.OK:
+            return None
+        failed = [f"{name}: {check['detail']}" for name, check in answer.json()["checks"].items() if not check["ok"]]
+    except (httpx.TransportError, ValueError, LookupError, TypeError):
+        return "no api process answers"
+    return "; ".join(failed)
