@@ -6,6 +6,7 @@ without a place gets one at the end, and a place without a command is removed.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -22,9 +23,14 @@ PLACE = re.compile(r"<!-- help: (memoree[a-z -]*) -->\n.*?<!-- /help -->\n", re.
 
 
 def main(arguments: list[str]) -> int:
-    check = "--check" in arguments
-    paths = [Path(argument) for argument in arguments if argument != "--check"]
-    document = paths[0] if paths else DOCUMENT
+    parser = argparse.ArgumentParser(
+        prog="scripts/docs-help", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the document is stale")
+    parser.add_argument("document", nargs="?", type=Path, default=DOCUMENT, help="[default: docs/cli.md]")
+    options = parser.parse_args(arguments)
+    check: bool = options.check
+    document: Path = options.document
     before = document.read_text(encoding="utf-8")
     after = with_help(before, dict(help_texts(root, "memoree", None)))
     if after == before:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -267,6 +267,22 @@ def test_a_damaged_database_is_said_to_be_damaged_and_left_alone(tmp_path: Path)
 
 
 @pytest.mark.fault_class(43)
+@pytest.mark.fault_class(50)
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["missing", "empty"])
+def test_a_store_whose_database_is_gone_is_never_taken_for_a_new_one(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    service = embedded_service(tmp_path / "data")
+    assert write(service, "kept")["ok"]
+    service.close_sync()
+    for leftover in (tmp_path / "data").glob(f"{DATABASE_NAME}-*"):
+        leftover.unlink()
+    damage(tmp_path / "data" / DATABASE_NAME)
+    with pytest.raises(MemoreeError, match="missing or empty") as refused:
+        embedded_service(tmp_path / "data")
+    assert refused.value.code is Code.INTEGRITY_ERROR
+
+
 @pytest.mark.parametrize("name", ["writer.lock", DATABASE_NAME, f"{DATABASE_NAME}-wal"])
 def test_garbage_appended_to_a_file_costs_nothing_that_was_acknowledged(tmp_path: Path, name: str) -> None:
     service = embedded_service(tmp_path)

@@ -21,6 +21,14 @@ _LONG_DIGIT_RUN = b"0" * 19
 """Fewer digits always fit into 64 bits."""
 _DIGITS_ONLY = bytes(ord("0") if chr(byte).isdecimal() and byte < 128 else ord(" ") for byte in range(256))
 
+_REASONS = {
+    "extra_forbidden": "unknown member",
+    "missing": "is required",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+}
+"""By the validator's type of error, where its own words are about Python."""
+
 Model = TypeVar("Model", bound=BaseModel)
 
 ContextSource = Literal["explicit", "session", "marker", "personal", "none"]
@@ -124,10 +132,10 @@ def parse(model: type[Model], value: Any, where: str = "") -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         path = ".".join(str(part) for part in (where, *first["loc"]) if part != "")
-        reason = {"extra_forbidden": "unknown member", "missing": "is required"}.get(
-            first["type"], first["msg"].removeprefix("Value error, ")
-        )
-        got = "" if first["type"] in ("missing", "extra_forbidden") else f" (got {shown(first['input'])})"
+        kind = "missing" if value is None else first["type"]
+        reason = _REASONS.get(kind, first["msg"].removeprefix("Value error, "))
+        told_enough = kind in ("missing", "extra_forbidden") or isinstance(first["input"], dict)
+        got = "" if told_enough else f" (got {shown(first['input'])})"
         invalid(f"{path or 'request'}: {reason}{got}")
 
 

@@ -6,11 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import orjson
 import pytest
+from pydantic.fields import FieldInfo
+
+from memoree.settings import StackSettings
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "scripts" / "docs_help.py"
 DOCUMENT = ROOT / "docs" / "cli.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 
 
 def check(*arguments: str | Path) -> int:
@@ -38,6 +43,23 @@ def test_a_missing_command_and_a_changed_option_are_noticed(tmp_path: Path, writ
     assert check("--check", copy) == 1
     assert check(copy) == 0
     assert check("--check", copy) == 0
+
+
+def test_every_setting_of_a_deployment_is_documented_with_its_default() -> None:
+    rows = [line.split("|") for line in OPERATIONS.read_text().splitlines() if line.startswith("| `MEMOREE_")]
+    documented = {cells[1].strip(): cells[2].strip() for cells in rows}
+    for name, field in StackSettings.model_fields.items():
+        assert documented[f"`MEMOREE_{name.upper()}`"] == shown_default(field)
+
+
+def shown_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default is None:
+        return ""
+    if isinstance(field.default, tuple):
+        return f"`{orjson.dumps(field.default).decode()}`"
+    return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 
 def test_every_variable_of_the_client_is_documented() -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from memoree.client import operations
+from memoree.client.endpoint import find_token
+from memoree.errors import MemoreeError
 from memoree.operations.registry import catalogue
 
 from .conftest import Json, Shell, answering, respond
@@ -135,6 +137,29 @@ def test_a_refusal_before_reading_gets_the_id_of_the_request(shell: Shell) -> No
 def test_an_address_of_another_kind_is_a_configuration_error(shell: Shell, address: str) -> None:
     error = shell.call("doctor", None, "--endpoint", address).refused("CONFIG_ERROR", 2)
     assert "secret" not in error["message"]
+
+
+def test_a_tokens_file_of_one_token_serves_as_a_token_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text('{\n  "s3cret": {"tenant": "local", "scopes": ["recall"]}\n}\n')
+    assert find_token(path) == "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason"),
+    [
+        ('{"one": {}, "two": {}}', "holds 2 tokens"),
+        ("{}", "holds 0 tokens"),
+        ('{"sha256:ab": {}}', "holds the digest"),
+        ('{"one": ', "not valid JSON"),
+    ],
+)
+def test_a_tokens_file_that_does_not_say_which_token_is_refused(tmp_path: Path, tokens: str, reason: str) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text(tokens)
+    with pytest.raises(MemoreeError, match=reason) as caught:
+        find_token(path)
+    assert "one" not in caught.value.message.replace("the one to use", "")
 
 
 @pytest.mark.parametrize("token", [b"", b" \n", b"two words", b"\xff", b"x" * 9000])

@@ -87,7 +87,18 @@ def test_no_open_door_leaves_this_machine(project: Shell) -> None:
 
 
 def test_a_writer_without_a_deployment_says_what_is_missing(shell: Shell) -> None:
-    assert "MEMOREE_BUCKET" in shell.run("worker", "writer").refused("CONFIG_ERROR", 2)["message"]
+    for command in (["worker", "writer"], ["head", "rebuild", "--tenant", "local"]):
+        message = shell.run(*command).refused("CONFIG_ERROR", 2)["message"]
+        assert "MEMOREE_BUCKET: is not set" in message and "--data DIR" in message
+
+
+def test_a_writer_is_told_which_stack_it_works_for(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "deployment.env").write_text("MEMOREE_BUCKET=lab\n")
+    assert (
+        "MEMOREE_QUEUE_URL" in shell.run("worker", "writer", "--data", tmp_path).refused("CONFIG_ERROR", 2)["message"]
+    )
+    missing = shell.run("worker", "writer", "--data", tmp_path / "nowhere").refused("CONFIG_ERROR", 2)
+    assert "deployment.env" in missing["message"]
 
 
 def test_settings_of_the_stack_are_named_lines(shell: Shell) -> None:

@@ -153,7 +153,14 @@ def test_discovery_has_commands(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "span"), [("a@r", None), ("a@r#12-34", (12, 34)), ("a@r#0-1", (0, 1)), ("a@r@s#1-2", (1, 2))]
+    ("text", "span"),
+    [
+        ("a@r", None),
+        ("a@r#12-34", (12, 34)),
+        ("a@r#0-1", (0, 1)),
+        ("a@r@s#1-2", (1, 2)),
+        ("memoree://artifact/a@r#12-34", (12, 34)),
+    ],
 )
 def test_evidence_names_a_revision_and_perhaps_a_span(text: str, span: tuple[int, int] | None) -> None:
     locator = parse_evidence(text)
@@ -163,7 +170,22 @@ def test_evidence_names_a_revision_and_perhaps_a_span(text: str, span: tuple[int
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "@r", "a@", " @r", "a@r#", "a@r#-", "a@r#34-12", "a@r#5-5", "a@r#x-9", "a@r#-1-9", "a@r#1", "a@r#²-9"],
+    [
+        "",
+        "a",
+        "memoree://artifact/@r",
+        "@r",
+        "a@",
+        " @r",
+        "a@r#",
+        "a@r#-",
+        "a@r#34-12",
+        "a@r#5-5",
+        "a@r#x-9",
+        "a@r#-1-9",
+        "a@r#1",
+        "a@r#²-9",
+    ],
 )
 def test_evidence_that_says_neither_is_refused(text: str) -> None:
     with pytest.raises(MemoreeError) as caught:
@@ -183,10 +205,10 @@ def test_bad_evidence_is_refused_before_anything_is_sent(project: Shell) -> None
 # --- on a terminal ----------------------------------------------------------------------------------------------
 
 
-def on_terminal(shell: Shell, *arguments: str) -> tuple[int, str]:
+def on_terminal(shell: Shell, *arguments: str, columns: int = 120) -> tuple[int, str]:
     """Exit status and output of a command whose standard output and error are a terminal."""
     ours, theirs = pty.openpty()
-    environment = shell.environment | {"TERM": "dumb", "COLUMNS": "120"}
+    environment = shell.environment | {"TERM": "dumb", "COLUMNS": str(columns)}
     process = subprocess.Popen(
         [PROGRAM, *arguments],
         stdin=subprocess.DEVNULL,
@@ -219,6 +241,25 @@ def test_a_terminal_gets_a_table_and_json_on_request(project: Shell) -> None:
     assert json.loads(asked)["ok"]
     status, failed = on_terminal(project, "claim", "get", "clm_missing")
     assert status == 3 and "NOT_FOUND" in failed and '"ok"' not in failed
+
+
+def test_ids_and_citations_stay_in_one_piece_on_a_narrow_terminal(project: Shell) -> None:
+    artifact = project.run("artifact", "put", "-", "--title", "A firing " * 20, stdin=b"celadon glaze").result
+    citation = project.run("search", "celadon").result["hits"][0]["citation"]
+    assert len(citation) > 80
+    assert citation in on_terminal(project, "search", "celadon", columns=80)[1].splitlines()[-1]
+    history = on_terminal(project, "artifact", "history", artifact["artifact_id"], columns=80)[1]
+    assert artifact["revision_id"] in history
+
+
+def test_a_forgotten_artifact_is_listed_by_historical_search_only_and_without_its_text(project: Shell) -> None:
+    artifact = project.run("artifact", "put", "-", "--title", "glaze notes", stdin=b"celadon glaze").result
+    forgotten = project.run("artifact", "forget", artifact["artifact_id"], "--reason", "dropped").result
+    assert "historical search still lists it" in forgotten["retention_notice"]
+    assert project.run("search", "glaze").result["hits"] == []
+    found = project.run("search", "glaze", "--include-historical")
+    assert [hit["status"] for hit in found.result["hits"]] == ["forgotten"]
+    assert b"celadon" not in found.stdout
 
 
 def test_stored_text_cannot_command_the_terminal(project: Shell) -> None:

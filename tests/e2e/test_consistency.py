@@ -53,6 +53,14 @@ def test_a_process_reads_its_own_writes_without_asking(stack: Deployment, tenant
             assert client.ok("claim.get", {"claim_id": claim_id})["statement"] == f"own {number}"
 
 
+def test_what_one_process_acknowledged_is_never_said_not_to_exist_by_the_other(stack: Deployment, tenant: str) -> None:
+    with one_client_per_process(stack, tenant) as clients:
+        for number in range(ROUNDS):
+            writer, reader = clients[number % 2], clients[(number + 1) % 2]
+            claim_id = writer.claim(f"looked up {number}")["claim_id"]
+            assert reader.ok("claim.get", {"claim_id": claim_id})["statement"] == f"looked up {number}"
+
+
 def test_strong_reads_see_what_was_acknowledged_anywhere(stack: Deployment, tenant: str) -> None:
     with one_client_per_process(stack, tenant) as clients:
         for number in range(ROUNDS):

@@ -161,6 +161,11 @@ def test_an_entry_that_is_not_understood_opens_nothing(tmp_path: Path, entry: An
     assert accepted(tokens_of(tmp_path / "t", {"tok": entry}), "tok") is None
 
 
+def test_a_file_that_opens_nothing_turns_readiness_red(tmp_path: Path) -> None:
+    assert not tokens_of(tmp_path / "tokens.json", {"x": 1}).check().ok
+    assert tokens_of(tmp_path / "tokens.json", {"x": {"tenant": "a", "scopes": ["recall"]}}).check().ok
+
+
 def test_tokens_of_another_tenant_are_refused_where_there_is_only_one(tmp_path: Path) -> None:
     entries = {"here": {"tenant": "local", "scopes": ["recall"]}, "there": {"tenant": "A", "scopes": ["recall"]}}
     tokens = tokens_of(tmp_path / "t", entries, only_tenant="local")

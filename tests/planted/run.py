@@ -147,7 +147,9 @@ def plant_all(faults: Sequence[Fault], processes: int, *, complete: bool) -> int
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="scripts/planted", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", action="append", default=[], metavar="ID", help="plant only this one; repeatable")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="pytest processes at once (%(default)s)")
     options = parser.parse_args(arguments)

@@ -185,7 +185,7 @@ def test_a_damaged_change_file_is_never_applied(bench: Bench) -> None:
         recorder.write("second")
         key = recorder.key(LtxName(0, recorder.txid, recorder.txid))
         body = bytearray(bench.store.body(key))
-        body[len(body) // 2] ^= 1
+        body[-1] ^= 1  # of the checksum: a bit of a compressed page may make no difference
         bench.store.place(key, bytes(body))
         assert await bench.shown() == ["first", "second"], "the whole state was fetched instead"
         assert bench.restores.count == 2

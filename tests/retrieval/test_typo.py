@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 
-from .store import ELSEWHERE, Store
+from memoree.retrieval.typo import SIMILARITY, SIMILARITY_ONE_WORD, WORD_CHARS_MAX, WORD_CHARS_MIN, Vocabulary
+
+from .store import ELSEWHERE, HERE, Store
 
 
 @pytest.mark.proves("retrieval-28", "machine-166")
@@ -64,3 +68,71 @@ def test_words_written_after_a_guess_are_guessed_next_time(store: Store) -> None
     assert store.qualified("marlinspke") == []
     store.claim("The marlinspike hangs.")
     assert store.qualified("marlinspke") == ["The marlinspike hangs."]
+
+
+LOOKALIKES = [f"{letter}thermocouple" for letter in "abcdefghijklmnopqrs"]
+
+
+@pytest.mark.fault_class(24, 36)
+@pytest.mark.parametrize("query", ["thermocuple", "thermocuple brokke", '"thermocuple broke"'])
+@pytest.mark.parametrize("entity", ["claim", "artifact"])
+def test_words_that_cannot_be_seen_do_not_crowd_out_those_that_can(store: Store, entity: str, query: str) -> None:
+    write = store.claim if entity == "claim" else lambda text, where=HERE: store.artifact("Note", text, where)
+    wanted = "the thermocouple broke"
+    write(wanted)
+    lookalikes = " ".join(f"{word} broke" for word in [*LOOKALIKES, *(f"thermocuple{letter}" for letter in "abcdef")])
+    write(lookalikes, ELSEWHERE)
+    assert store.qualified(query) == [wanted]
+
+
+@pytest.mark.fault_class(24, 36)
+def test_retracted_and_forgotten_words_do_not_crowd_out_living_ones(store: Store) -> None:
+    store.claim("the thermocouple broke")
+    dead = store.claim(" ".join(LOOKALIKES))
+    store.write("claim.retract", {"claim_id": dead["claim_id"], "if_revision": dead["revision_id"], "reason": "gone"})
+    artifact = store.artifact("Note", "the pyrometre cracked")
+    crowd = store.artifact("Crowd", " ".join(f"{letter}pyrometre" for letter in "abcdefghijklmnopqrs"))
+    store.write("artifact.forget", {"artifact_id": crowd["artifact_id"], "reason": "gone"})
+    assert store.qualified("thermocuple") == ["the thermocouple broke"]
+    assert [hit["entity_id"] for hit in store.hits("pyrometr")] == [artifact["artifact_id"]]
+
+
+def test_a_pinned_artifact_lends_its_words_to_the_guesses(store: Store) -> None:
+    pinned = store.artifact("Note", "the thermocouple broke", ELSEWHERE)
+    store.artifact("Crowd", " ".join(LOOKALIKES), ELSEWHERE)
+    assert store.hits("thermocuple") == []
+    assert store.qualified("thermocuple", {**HERE, "pins": [pinned["artifact_id"]]}) == ["the thermocouple broke"]
+
+
+def test_the_words_that_are_right_are_judged_however_many_guesses_there_are(store: Store) -> None:
+    """Guessed phrases of many parts fill the expression; what follows them in the query still counts."""
+    parts = "设 alpha 备 bravo 用 carol 户 delta 中 eagle 文 fancy 线 gamma 行 hotel"
+    endings = ("", "s", "r", "d")
+    store.claims(f"marlinspike{one} hawser{two} {parts} kiln" for one in endings for two in endings)
+    found = store.hits(f'"marlinspke hawserz {parts}" kiln')
+    assert found[0]["ranking"]["trigram_matched_terms"] == [f"marlinspke hawserz {parts}", "kiln"]
+
+
+def misspelled(word: str, letters: int) -> str:
+    """The word with its last letters replaced: exactly that many edits away."""
+    return word[: len(word) - letters] + "z" * letters
+
+
+@pytest.mark.parametrize("threshold", [SIMILARITY_ONE_WORD, SIMILARITY])
+@pytest.mark.parametrize("length", range(WORD_CHARS_MIN, WORD_CHARS_MAX + 1))
+def test_similarity_of_exactly_the_threshold_is_enough(length: int, threshold: Fraction) -> None:
+    word = ("abcdefghijklmnopqrstuvwxy" * 2)[:length]
+    per_cent = int(threshold * 100)
+    edits = length * (100 - per_cent) // 100
+    assert [g.words for g in Vocabulary([word]).guesses(misspelled(word, edits), threshold)] == [(word,)]
+    assert Vocabulary([word]).guesses(misspelled(word, edits + 1), threshold) == []
+    for shorter in range(WORD_CHARS_MIN, length):
+        reached = (length - shorter) * 100 <= length * (100 - per_cent)
+        assert bool(Vocabulary([word]).guesses(word[:shorter], threshold)) is reached
+        assert bool(Vocabulary([word[:shorter]]).guesses(word, threshold)) is reached
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("hause", "house"), ("yecht", "yacht"), ("thermacoople", "thermocouple")])
+def test_one_wrong_letter_in_five_is_forgiven(store: Store, wrong: str, right: str) -> None:
+    store.claim(f"The {right} is new.")
+    assert store.qualified(wrong) == [f"The {right} is new."]

@@ -88,6 +88,20 @@ def test_garbage_in_the_files_of_an_instance_stops_nobody(tmp_path: Path) -> Non
         assert running_pid(tmp_path) == os.getpid()
 
 
+def test_a_directory_open_to_others_is_closed_when_it_is_a_stacks_and_refused_when_it_is_not(tmp_path: Path) -> None:
+    ours = tmp_path / "ours"
+    ours.mkdir(mode=0o755)
+    with Instance.hold(ours):
+        assert ours.stat().st_mode & 0o777 == 0o700
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o755)
+    (theirs / "letter").write_text("not a stack's")
+    with pytest.raises(MemoreeError, match="holds other things") as refused, Instance.hold(theirs):
+        pass
+    assert refused.value.code is Code.CONFIG_ERROR
+    assert theirs.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_lock_without_a_readable_owner_is_still_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instance, "PROBE_SECONDS_MAX", 0.05)
     with Instance.hold(tmp_path):

@@ -94,6 +94,16 @@ def test_a_child_that_cannot_start_is_explained(tmp_path: Path) -> None:
         until(lambda: not processes_of(stack.data_dir), "the end of its children", 5)
 
 
+def test_a_tokens_file_that_opens_nothing_is_named_at_once(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.json"
+    for content in (None, "not json", '{"x": 1}'):
+        if content is not None:
+            tokens.write_text(content)
+        refused = memoree("up", "--data", tmp_path / "locked", "--tokens", tokens)
+        assert str(tokens) in refusal(refused)
+    assert processes_of(tmp_path / "locked") == []
+
+
 def test_status_shows_what_runs(stack: Deployment) -> None:
     shown = memoree("status", "--data", stack.data_dir)
     answer = json.loads(shown.stdout)

@@ -113,5 +113,8 @@ def history(artifact_id: str, limit: int, before_revision_number: int | None) ->
 @click.option("--reason", required=True)
 @key_option
 def forget(artifact_id: str, reason: str, idempotency_key: str | None) -> int:
-    """Take an artifact out of every search; its bytes are not erased."""
+    """Take an artifact out of current search; nothing is erased.
+
+    A search with --include-historical still lists it, without its text; `artifact get` still returns its bytes.
+    """
     return perform_mutation("artifact.forget", {"artifact_id": artifact_id, "reason": reason}, key=idempotency_key)

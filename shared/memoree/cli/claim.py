@@ -8,7 +8,7 @@ from memoree.cli.parsing import Command, Group, key_option
 from memoree.cli.wrapper import actor, parse_evidence, perform, perform_mutation, words
 
 CLAIM_TYPES = ("fact", "decision", "constraint", "preference", "procedure", "observation")
-EVIDENCE_HELP = "ARTIFACT@REVISION or ARTIFACT@REVISION#START-END, in bytes; may be repeated."
+EVIDENCE_HELP = "ARTIFACT@REVISION or ARTIFACT@REVISION#START-END, in bytes, or a citation of it; may be repeated."
 
 
 @click.group(cls=Group)

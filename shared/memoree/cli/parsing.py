@@ -47,7 +47,7 @@ def _global_options(*, hidden: bool) -> list[click.Parameter]:
             ["--token-file"],
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="File that holds the bearer token.  [env: MEMOREE_TOKEN, the token itself]",
+            help="The bearer token, alone or in a tokens file of one token.  [env: MEMOREE_TOKEN, the token itself]",
             **shared,
         ),
         click.Option(["--json"], is_flag=True, help="Print the response envelope, also on a terminal.", **shared),

@@ -11,7 +11,7 @@ from memoree.cli.wrapper import perform, words
 @click.command(cls=Command)
 @click.argument("query", nargs=-1, required=True)
 @click.option("--limit", type=int, default=10, show_default=True, help="Hits, 1 to 100.")
-@click.option("--include-historical", is_flag=True, help="Also what was revised, retracted or superseded.")
+@click.option("--include-historical", is_flag=True, help="Also what was revised, retracted or forgotten.")
 @click.option("--min-commit-seq", type=int, metavar="N", help="Answer only from a state that holds this commit.")
 @click.option("--no-recency", is_flag=True, help="Rank by the words alone.")
 @horizon_options

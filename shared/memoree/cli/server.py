@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -126,10 +127,18 @@ def worker() -> None:
 
 
 @worker.command()
-def writer() -> int:
-    """Apply queued writes until stopped; configured by MEMOREE_ variables."""
-    from memoree.cli.working import work_as_writer
+@_data_dir_option("The directory of a running stack, to work for it.")
+def writer(data_dir: Path | None) -> int:
+    """Apply queued writes until stopped.
 
+    The deployment is the running stack in DIR, or described by MEMOREE_ variables.
+    """
+    from memoree.cli.serving import read_settings
+    from memoree.cli.working import work_as_writer
+    from memoree.stack.supervisor import DEPLOYMENT_NAME
+
+    if data_dir is not None:
+        os.environ.update(read_settings(data_dir / DEPLOYMENT_NAME))
     return work_as_writer()
 
 

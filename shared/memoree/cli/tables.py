@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +21,8 @@ LINES = re.compile(r"\r\n?|\n")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters of both sets, and the marks that reorder text in both directions."""
 
+NOTHING = Text("nothing found")
+INDENT = 2
 HISTORY_COLUMNS = ("revision_number", "revision_id", "revision_created_at", "title", "statement")
 
 
@@ -30,7 +33,7 @@ def visible(text: str) -> str:
 
 def show(op: str, result: Mapping[str, Any]) -> None:
     """Print the result of an operation."""
-    _console().print(RENDERERS.get(op, fields)(result))
+    _console().print(RENDERERS.get(op, fields)(result), crop=False)
 
 
 def show_fields(result: Mapping[str, Any]) -> None:
@@ -61,8 +64,17 @@ def history(result: Mapping[str, Any]) -> RenderableType:
 
 
 def hits(result: Mapping[str, Any]) -> RenderableType:
-    rows = [[hit["title"], hit["status"], hit["excerpt"], hit["citation"]] for hit in result["hits"]]
-    return _with_notes(_table(("title", "status", "excerpt", "citation"), rows), result, "refine_hint", "broaden_hint")
+    """Three lines each: the citation alone is wider than many terminals, and stays in one piece to be copied."""
+    listed = [part for hit in result["hits"] for part in _hit(hit)]
+    return _with_notes(Group(*listed) if listed else NOTHING, result, "refine_hint", "broaden_hint")
+
+
+def _hit(hit: Mapping[str, Any]) -> Iterator[RenderableType]:
+    title = _cell(hit["title"])
+    title.stylize("bold")
+    yield title + Text(f"  {visible(hit['status'])}")
+    yield Padding(_cell(hit["excerpt"]), (0, 0, 0, INDENT))
+    yield Text(" " * INDENT + visible(hit["citation"]), no_wrap=True, overflow="ignore")
 
 
 def text_content(result: Mapping[str, Any]) -> RenderableType:
@@ -86,10 +98,10 @@ RENDERERS: Mapping[str, Callable[[Mapping[str, Any]], RenderableType]] = {
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column.endswith("_id"))
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    return table if rows else Text("nothing found")
+    return table if rows else NOTHING
 
 
 def _with_notes(table: RenderableType, result: Mapping[str, Any], *names: str) -> RenderableType:

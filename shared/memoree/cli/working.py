@@ -49,4 +49,7 @@ def _settings() -> StackSettings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = "MEMOREE_" + "_".join(str(part) for part in first["loc"]).upper()
-        raise MemoreeError(Code.CONFIG_ERROR, f"{name}: {first['msg']}") from None
+        reason = first["msg"]
+        if first["type"] == "missing":
+            reason = "is not set; describe the deployment by MEMOREE_ variables, or name a running stack by --data DIR"
+        raise MemoreeError(Code.CONFIG_ERROR, f"{name}: {reason}") from None

@@ -11,6 +11,8 @@ from memoree.cli.parsing import current_invocation
 from memoree.errors import MemoreeError, invalid
 
 ACTOR_VARIABLE = "MEMOREE_ACTOR"
+CITATION_PREFIX = "memoree://artifact/"
+"""Of the citations in search results; cited claims are no evidence."""
 
 Finish = Callable[[dict[str, Any]], dict[str, Any]]
 """Work on the result of a success before it is printed; a `MemoreeError` makes it a failure."""
@@ -69,11 +71,11 @@ def words(parts: tuple[str, ...]) -> str:
 
 
 def parse_evidence(text: str) -> dict[str, Any]:
-    """`ARTIFACT@REVISION` or `ARTIFACT@REVISION#START-END` as an evidence locator; offsets are bytes, the end
-    exclusive. Raises `INVALID_REQUEST`."""
+    """`ARTIFACT@REVISION` or `ARTIFACT@REVISION#START-END` as an evidence locator, also with the prefix that citations
+    have; offsets are bytes, the end exclusive. Raises `INVALID_REQUEST`."""
     from memoree.errors import shown
 
-    artifact_id, at, rest = text.partition("@")
+    artifact_id, at, rest = text.removeprefix(CITATION_PREFIX).partition("@")
     revision_id, mark, span = rest.partition("#")
     if not at or not artifact_id.strip() or not revision_id.strip():
         invalid(f"evidence {shown(text)}: write ARTIFACT@REVISION or ARTIFACT@REVISION#START-END")

@@ -13,6 +13,7 @@ from memoree.errors import Code, MemoreeError, shown
 
 TOKEN_VARIABLE = "MEMOREE_TOKEN"  # noqa: S105 - the name of the variable
 TOKEN_FILE_BYTES_MAX = 8192
+DIGEST_PREFIX = "sha256:"
 
 
 def select_endpoint(
@@ -53,7 +54,8 @@ def select_endpoint(
 def find_token(token_file: Path | None, environ: Mapping[str, str] = os.environ) -> str | None:
     """The bearer token, from a file or the environment: a command line is visible to every user of the machine.
 
-    Raises `CONFIG_ERROR` for a file that cannot be read and for a token that cannot stand in a header.
+    The file holds the token alone, or is a tokens file with one token, such as `memoree up` generates. Raises
+    `CONFIG_ERROR` for a file that cannot be read and for a token that cannot stand in a header.
     """
     token = _read_token(token_file) if token_file is not None else environ.get(TOKEN_VARIABLE, "").strip()
     if not token:
@@ -74,7 +76,25 @@ def _read_token(path: Path) -> str:
         raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} cannot be read: {error}") from error
     if not token:
         raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} is empty")
-    return token
+    return _only_token(path, token) if token.startswith("{") else token
+
+
+def _only_token(path: Path, document: str) -> str:
+    """The one key of a tokens file (see `memoree.http.auth`)."""
+    import orjson
+
+    try:
+        tokens = list(orjson.loads(document))
+    except orjson.JSONDecodeError:  # its message could quote a token
+        raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} is not valid JSON") from None
+    if len(tokens) != 1:
+        raise MemoreeError(
+            Code.CONFIG_ERROR,
+            f"the tokens file {path} holds {len(tokens)} tokens; put the one to use into a file of its own",
+        )
+    if tokens[0].startswith(DIGEST_PREFIX):
+        raise MemoreeError(Code.CONFIG_ERROR, f"the tokens file {path} holds the digest of a token, not the token")
+    return str(tokens[0])
 
 
 def _refuse(address: str) -> NoReturn:

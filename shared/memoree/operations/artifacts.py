@@ -41,8 +41,8 @@ from memoree.operations.shapes import (
 from memoree.operations.view import Applied, Transaction, View
 
 RETENTION_NOTICE = (
-    "The artifact no longer appears in search, recall or context. Its bytes, revisions and citations are kept, "
-    "and exact lookups still return them: nothing was physically erased."
+    "The artifact has left current search; a historical search still lists it, without its text. Its bytes, revisions "
+    "and citations are kept, and exact lookups still return them: nothing was physically erased."
 )
 
 

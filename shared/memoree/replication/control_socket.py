@@ -7,10 +7,12 @@ millisecond of processor time for it; this one takes a fifteenth of that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import socket
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -81,6 +83,19 @@ class ControlSocket:
         return None
 
 
+@contextlib.contextmanager
+def _short_address(path: Path) -> Iterator[str]:
+    """The socket's address; through its open directory on Linux, because an address holds only 107 bytes."""
+    if sys.platform != "linux":
+        yield os.fspath(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
 class _Connection:
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -93,7 +108,8 @@ class _Connection:
         if self._is_open:
             return
         try:
-            await asyncio.get_running_loop().sock_connect(self._socket, os.fspath(path))
+            with _short_address(path) as address:
+                await asyncio.get_running_loop().sock_connect(self._socket, address)
         except OSError as error:
             raise ControlRefused(str(error)) from error
         self._is_open = True

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -39,8 +38,8 @@ SYNC_SECONDS_DEFAULT: Final = 10
 ANSWER_GRACE_SECONDS: Final = 2.0
 """Added to the timeout that runs inside Litestream, so that its own answer arrives before ours gives up."""
 LIST_SECONDS_MAX: Final = 2.0
-SOCKET_PATH_BYTES_MAX: Final = 100
-"""AF_UNIX takes 107 bytes on Linux and 103 on macOS."""
+SOCKET_NAME: Final = "litestream.sock"
+"""In the database's directory, which is the child's working directory: the path it binds stays short."""
 LOG_LINES_KEPT: Final = 20
 LOG_LINE_BYTES_MAX: Final = 2000
 LOG_READ_BYTES: Final = 65_536
@@ -156,14 +155,13 @@ class Litestream:
     """The child that replicates one database file into one prefix. Not for use by two tasks at a time.
 
     The directory of the database is the epoch's own: Litestream keeps its state beside the file, and the
-    configuration and usually the socket live there too.
+    configuration and the socket live there too.
     """
 
     def __init__(self, database: Path, target: ReplicaTarget, settings: LitestreamSettings | None = None) -> None:
         self._database = database.absolute()
         self._target = target
         self._settings = settings if settings is not None else LitestreamSettings()
-        self._socket_home: tempfile.TemporaryDirectory[str] | None = None
         self._child: _Child | None = None
         self._control: ControlSocket | None = None
 
@@ -184,11 +182,10 @@ class Litestream:
         argv = [str(find_binary("litestream")), "replicate", "-no-expand-env", "-config", str(configuration)]
         environment = self._target.environment()
         try:
-            socket = self._socket_path()
-            text = render_configuration(self._database, socket, self._target, self._settings)
+            text = render_configuration(self._database, self._target, self._settings)
             await asyncio.to_thread(write_private, configuration, text.encode())
             self._child = _Child(argv, environment, self._database.parent, log_level=logging.WARNING)
-            self._control = ControlSocket(socket)
+            self._control = ControlSocket(self._database.with_name(SOCKET_NAME))
             await self._wait_until_watching(self._child, self._control)
         except BaseException:
             await self.kill()
@@ -229,9 +226,6 @@ class Litestream:
         if (child := self._child) is not None:
             await child.kill()
             self._child = None
-        if self._socket_home is not None:
-            self._socket_home.cleanup()
-            self._socket_home = None
 
     async def restart(self) -> None:
         """Reap the child and start it again on the same directory and prefix."""
@@ -249,14 +243,6 @@ class Litestream:
 
     def _last_words(self) -> str:
         return self._child.last_words() if self._child is not None else ""
-
-    def _socket_path(self) -> Path:
-        """Beside the database if that is short enough for AF_UNIX, else in a private short directory."""
-        beside = self._database.with_name("litestream.sock")
-        if len(os.fsencode(beside)) <= SOCKET_PATH_BYTES_MAX:
-            return beside
-        self._socket_home = tempfile.TemporaryDirectory(prefix="memoree-")
-        return Path(self._socket_home.name, "litestream.sock")
 
 
 async def restore(
@@ -291,7 +277,7 @@ async def restore(
         raise kind(f"restoring TXID {txid} failed with status {status}{child.last_words()}")
 
 
-def render_configuration(database: Path, socket: Path, target: ReplicaTarget, settings: LitestreamSettings) -> str:
+def render_configuration(database: Path, target: ReplicaTarget, settings: LitestreamSettings) -> str:
     """The YAML of a child. It holds no secret: credentials travel in the child's environment."""
     levels = ", ".join(f"{{interval: {_duration(seconds)}}}" for seconds in settings.level_seconds)
     snapshot_interval = _duration(settings.snapshot_interval_seconds)
@@ -299,7 +285,7 @@ def render_configuration(database: Path, socket: Path, target: ReplicaTarget, se
     sync_interval = f"sync-interval: {_duration(settings.sync_interval_seconds)}"
     return f"""\
 logging: {{level: warn, type: text, stderr: true}}
-socket: {{enabled: true, path: {_quoted(str(socket))}, permissions: 0600}}
+socket: {{enabled: true, path: {SOCKET_NAME}, permissions: 0600}}
 snapshot: {{interval: {snapshot_interval}, retention: {snapshot_retention}}}
 l0-retention: {_duration(settings.l0_retention_seconds)}
 l0-retention-check-interval: {_duration(settings.l0_retention_check_seconds)}

@@ -1,7 +1,8 @@
 """The full-text expression of a query, and which of its units a row matches.
 
 Every term is quoted, so that operators in a caller's text are inert. FTS5 numbers the phrases of an expression in
-the order they are written; an `Expression` remembers which alternative of which unit each number belongs to.
+the order they are written; an `Expression` remembers which alternative of which unit each number belongs to. An
+alternative of several units is written once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from memoree.retrieval.inflection import variants
 from memoree.retrieval.query import Query, Unit
 from memoree.retrieval.text import has_letters, run_pairs, split_runs
 
+PHRASES_MAX = 512
+"""Of one expression. The 48 words of a query, six forms each, and its literals need 336; guesses may fill the rest."""
 _EXPRESSIONS_KEPT = 512
 _PATTERNS_KEPT = 512
 
@@ -36,14 +39,15 @@ class Matched(NamedTuple):
 
 @dataclass(slots=True)
 class Expression:
-    """`match` is FTS5 syntax, empty when nothing in the query can match. `units` and `literals` are parallel to the
-    query's; `unit_matches` are expressions of their own, one per unit."""
+    """`match` is FTS5 syntax, empty when nothing in the query can match; at first any alternative will do. `units` and
+    `literals` are parallel to the query's; `unit_matches` are expressions of their own, one per unit."""
 
     match: str = ""
     phrase_count: int = 0
     units: list[tuple[Alternative, ...]] = field(default_factory=list)
     literals: list[tuple[Alternative, ...]] = field(default_factory=list)
     unit_matches: list[str] = field(default_factory=list)
+    _numbers: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _known: dict[tuple[bytes, int], Matched] = field(default_factory=dict, repr=False)
 
     def matched(self, columns: bytes, column_mask: int) -> Matched:
@@ -65,17 +69,27 @@ class Expression:
 
     def add(self, spellings: Iterable[tuple[Sequence[str], float]]) -> tuple[tuple[Alternative, ...], str]:
         """Number the phrases of alternative spellings, each of words that stand together; returns the alternatives
-        and their expression, empty when none of them has anything the tokenizer keeps."""
+        and their expression, empty when none of them has anything the tokenizer keeps. Spellings past `PHRASES_MAX`
+        are left out."""
         alternatives: list[Alternative] = []
         matches: list[str] = []
         for spelled, similarity in spellings:
             if not (parts := _phrases(spelled)):
                 continue
-            numbers = tuple(range(self.phrase_count, self.phrase_count + len(parts)))
-            self.phrase_count += len(parts)
+            match = f"({' AND '.join(parts)})" if len(parts) > 1 else parts[0]
+            if (numbers := self._numbers.get(match)) is None:
+                if self.phrase_count + len(parts) > PHRASES_MAX:
+                    break
+                numbers = self._write(match, len(parts))
             alternatives.append(Alternative(numbers, similarity))
-            matches.append(f"({' AND '.join(parts)})" if len(parts) > 1 else parts[0])
+            matches.append(match)
         return tuple(alternatives), f"({' OR '.join(matches)})" if len(matches) > 1 else "".join(matches)
+
+    def _write(self, match: str, phrase_count: int) -> tuple[int, ...]:
+        numbers = self._numbers[match] = tuple(range(self.phrase_count, self.phrase_count + phrase_count))
+        self.phrase_count += phrase_count
+        self.match = f"{self.match} OR {match}" if self.match else match
+        return numbers
 
 
 @lru_cache(maxsize=_EXPRESSIONS_KEPT)
@@ -86,12 +100,8 @@ def expression_of(query: Query) -> Expression:
         alternatives, match = expression.add((spelled, 1.0) for spelled in spellings(unit))
         expression.units.append(alternatives)
         expression.unit_matches.append(match)
-    literal_matches = []
     for literal in query.literals:
-        alternatives, match = expression.add([(literal.words, 1.0)])
-        expression.literals.append(alternatives)
-        literal_matches.append(match)
-    expression.match = " OR ".join(filter(None, (*expression.unit_matches, *literal_matches)))
+        expression.literals.append(expression.add([(literal.words, 1.0)])[0])
     return expression
 
 
@@ -114,7 +124,7 @@ def _phrases(spelled: Sequence[str]) -> list[str]:
         else:
             together.append(part)
     phrases.append(_quoted(together))
-    return [phrase for phrase in phrases if phrase]
+    return [phrase for phrase in dict.fromkeys(phrases) if phrase]
 
 
 def _quoted(together: Sequence[str]) -> str:

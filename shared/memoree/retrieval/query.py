@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from memoree import limits
 from memoree.errors import invalid
-from memoree.retrieval.text import fold, is_word_character, words
+from memoree.retrieval.text import fold, is_word_character, split_runs, words
 
 _STOPWORDS_TEXT = """
     a about an and are as at be been but by can could did do does for from had has have how i if in into is it its
@@ -60,14 +60,17 @@ class Query:
 
 @lru_cache(maxsize=_ANALYSES_KEPT)
 def analyze(text: str) -> Query:
-    """Raises `INVALID_REQUEST` over 8192 bytes, without any word, or over 48 words."""
+    """Raises `INVALID_REQUEST` over 8192 bytes, without any word, or over 48 words.
+
+    A change between spaced and unspaced script ends a word for this count: each piece is a phrase of the index.
+    """
     if (size := len(text.encode())) > limits.QUERY_BYTES_MAX:
         invalid(f"input.query: must be at most {limits.QUERY_BYTES_MAX} bytes, got {size}")
     literals: list[Literal] = []
     parsed = list(_parse(text, literals))
     if not parsed:
         invalid("input.query: must contain at least one word (letters, digits or `_`)")
-    if (count := sum(len(unit.words) for unit in parsed)) > limits.QUERY_WORDS_MAX:
+    if (count := sum(len(split_runs(word)) for unit in parsed for word in unit.words)) > limits.QUERY_WORDS_MAX:
         invalid(f"input.query: must have at most {limits.QUERY_WORDS_MAX} words, got {count}")
     kept, dropped = _without_stopwords(parsed)
     units = tuple(dict.fromkeys(kept))

@@ -2,7 +2,8 @@
 
 It runs only when nothing matched the query exactly. A word is compared with the vocabulary of the index, which costs
 the more the larger that is; so the vocabulary is read once per state of the store, words of the query that matched
-somewhere are taken as spelled right, and every step is bounded.
+somewhere are taken as spelled right, and every step is bounded. The vocabulary is that of the whole tenant: a term
+becomes a guess only when the caller may see a row that has it, lest words of other projects crowd out those in reach.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice, product
 from math import ceil, floor, prod
 from threading import Lock
 from typing import Any
 
 import apsw
+import orjson
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
@@ -34,12 +37,16 @@ from memoree.retrieval.candidates import (
 )
 from memoree.retrieval.expression import Expression, spellings
 from memoree.retrieval.query import Query, Unit
+from memoree.retrieval.scope import CURRENT_ARTIFACT, CURRENT_CLAIM, VISIBLE
 from memoree.retrieval.text import split_runs
 
 WORD_CHARS_MIN = 3
 WORD_CHARS_MAX = 48
-SIMILARITY_ONE_WORD = 0.80
-SIMILARITY = 0.72
+SIMILARITY_ONE_WORD = Fraction("0.80")
+SIMILARITY = Fraction("0.72")
+"""At least this share of the longer word stays. Exact fractions: `hause` is four fifths of `house`, no less."""
+TERMS_EXAMINED_MAX = 512
+"""Most similar terms of a word that are looked up, however few of them the caller may see."""
 GUESSES_PER_WORD_MAX = 16
 GUESSES_PER_PHRASE_WORD_MAX = 4
 GUESSES_PER_PHRASE_MAX = 32
@@ -51,6 +58,27 @@ _TERMS: Mapping[EntityType, str] = {
     "artifact": "SELECT term FROM artifact_vocabulary LIMIT ?",
     "claim": "SELECT term FROM claim_vocabulary LIMIT ?",
 }
+_VISIBLE_TERMS: Mapping[EntityType, str] = {
+    "artifact": f"""
+        SELECT term.key FROM json_each(:terms) AS term WHERE EXISTS (
+            SELECT 1 FROM artifact_fts
+            CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
+            CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
+            CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+            WHERE artifact_fts MATCH term.value
+                AND (({VISIBLE} AND {CURRENT_ARTIFACT}) OR r.row_id IN (SELECT value FROM json_each(:pinned)))
+        ) LIMIT :count_max
+    """,  # noqa: S608 - constant predicates
+    "claim": f"""
+        SELECT term.key FROM json_each(:terms) AS term WHERE EXISTS (
+            SELECT 1 FROM claim_fts
+            CROSS JOIN claim_revisions AS r ON r.row_id = claim_fts.rowid
+            CROSS JOIN claims AS e ON e.row_id = r.claim_row
+            WHERE claim_fts MATCH term.value AND {VISIBLE} AND {CURRENT_CLAIM}
+        ) LIMIT :count_max
+    """,  # noqa: S608 - constant predicates
+}
+"""Of quoted terms, the places of the first ones that stand in a row the caller may see, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +96,21 @@ class Vocabulary:
             if WORD_CHARS_MIN <= len(term) <= WORD_CHARS_MAX:
                 self._by_length.setdefault(len(term), []).append(term)
 
-    def guesses(self, word: str, threshold: float, count_max: int) -> list[Guess]:
+    def guesses(self, word: str, threshold: Fraction) -> list[Guess]:
         """The most similar terms, best first: similarity is 1 - edit distance / longer length."""
         found: list[Guess] = []
         for length in range(ceil(len(word) * threshold), floor(len(word) / threshold) + 1):
+            longer = max(len(word), length)
             matches = process.extract(
                 word,
                 self._by_length.get(length, ()),
-                scorer=Levenshtein.normalized_similarity,
-                score_cutoff=threshold,
+                scorer=Levenshtein.distance,
+                score_cutoff=floor(longer * (1 - threshold)),
                 limit=None,
             )
-            found.extend(Guess((term,), similarity) for term, similarity, _ in matches)
+            found.extend(Guess((term,), 1 - distance / longer) for term, distance, _ in matches)
         found.sort(key=lambda guess: (-guess.similarity, guess.words))
-        return found[:count_max]
+        return found[:TERMS_EXAMINED_MAX]
 
 
 class VocabularyCache:
@@ -111,6 +140,41 @@ class VocabularyCache:
 _vocabularies = VocabularyCache()
 
 
+@dataclass(frozen=True, slots=True)
+class Speller:
+    """Guesses among the words of one entity type that the caller may see."""
+
+    db: apsw.Connection
+    entity_type: EntityType
+    scope: Mapping[str, Any]
+    vocabulary: Vocabulary
+    threshold: Fraction
+
+    def guesses(self, unit: Unit) -> list[Guess]:
+        """Guesses for a word; for a phrase, its words guessed in place, so that it stays adjacent and in order."""
+        if len(unit.words) == 1:
+            return self._of_word(unit.words[0], GUESSES_PER_WORD_MAX)
+        guessable = frozenset(_words_to_guess(unit))
+        places = [
+            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if word in guessable else [Guess((word,), 1.0)]
+            for word in unit.words
+        ]
+        combined = [
+            Guess(sum((guess.words for guess in choice), ()), prod(guess.similarity for guess in choice))
+            for choice in islice(product(*places), GUESSES_PER_PHRASE_MAX)
+        ]
+        return sorted(combined, key=lambda guess: (-guess.similarity, guess.words))
+
+    def _of_word(self, word: str, count_max: int) -> list[Guess]:
+        """The filter runs before the cut."""
+        guesses = self.vocabulary.guesses(word, self.threshold)
+        if not guesses:
+            return []
+        terms = orjson.dumps([f'"{guess.words[0]}"' for guess in guesses]).decode()
+        bindings = {**self.scope, "terms": terms, "count_max": count_max}
+        return [guesses[int(str(place))] for (place,) in self.db.execute(_VISIBLE_TERMS[self.entity_type], bindings)]
+
+
 def add_typo_matches(
     db: apsw.Connection,
     query: Query,
@@ -126,7 +190,13 @@ def add_typo_matches(
     known = {candidate.revision_row: candidate for candidate in pool if candidate.entity_type == entity_type}
     for member in known.values():
         seen |= member.units
-    expression = _guessed_expression(db, query, entity_type, seen, state)
+    guessable = _guessable_units(query, seen)
+    if not guessable:
+        return
+    one_word = sum(len(unit.words) for unit in query.units) == 1
+    vocabulary = _vocabularies.read(db, entity_type, state)
+    speller = Speller(db, entity_type, scope, vocabulary, SIMILARITY_ONE_WORD if one_word else SIMILARITY)
+    expression = _guessed_expression(query, speller, guessable, seen)
     if expression is None:
         return
     read_rows = claim_rows if entity_type == "claim" else artifact_rows
@@ -140,32 +210,33 @@ def add_typo_matches(
         candidate.typo = found.typo
 
 
-def _guessed_expression(
-    db: apsw.Connection, query: Query, entity_type: EntityType, seen: int, state: tuple[int, int]
-) -> Expression | None:
-    """Rows with at least one guess, judged by all units; `None` when there is nothing to guess."""
+def _guessable_units(query: Query, seen: int) -> list[int]:
+    """Numbers of units that no candidate has and that may be misspelled."""
     unseen = [number for number in range(len(query.units)) if not seen >> number & 1][:WORDS_GUESSED_MAX]
-    guessable = [number for number in unseen if _words_to_guess(query.units[number])]
-    if not guessable:
-        return None
-    vocabulary = _vocabularies.read(db, entity_type, state)
-    one_word = sum(len(unit.words) for unit in query.units) == 1
-    threshold = SIMILARITY_ONE_WORD if one_word else SIMILARITY
-    guesses = {number: _guesses(query.units[number], vocabulary, threshold) for number in guessable}
+    return [number for number in unseen if _words_to_guess(query.units[number])]
+
+
+def _guessed_expression(query: Query, speller: Speller, guessable: Sequence[int], seen: int) -> Expression | None:
+    """Rows with at least one guess, judged by all units; `None` when there is nothing to guess."""
+    count = len(query.units)
+    exact = {number for number in range(count) if seen >> number & 1}
+    guesses = {number: speller.guesses(query.units[number]) for number in guessable}
+    options = [[(guess.words, guess.similarity) for guess in guesses.get(number, ())] for number in range(count)]
+    for number in exact:
+        options[number] = [(spelled, 1.0) for spelled in spellings(query.units[number])]
     expression = Expression()
-    # A row must have a guess, and may have anything else: FTS5 reports only phrases that the expression names.
-    for number, unit in enumerate(query.units):
-        options = [(guess.words, guess.similarity) for guess in guesses.get(number, ())]
-        exact = [(spelled, 1.0) for spelled in spellings(unit)] if seen >> number & 1 else []
-        alternatives, match = expression.add(exact or options)
+    # A row must have a guess, and may have anything else: FTS5 reports only phrases that the expression names. Words
+    # that are right come first, since there is no end of guesses.
+    written = {number: expression.add(options[number]) for number in sorted(range(count), key=lambda n: n not in exact)}
+    for number in range(count):
+        alternatives, match = written[number]
         expression.units.append(alternatives)
         expression.unit_matches.append(match)
     required = [expression.unit_matches[number] for number in guessable if expression.unit_matches[number]]
     if not required:
         return None
-    optional = [match for match in expression.unit_matches if match]
     # The optional part stands first: its phrases keep their numbers, and repeats of the required ones come after.
-    expression.match = f"({' OR '.join(optional)}) AND ({' OR '.join(required)})"
+    expression.match = f"({expression.match}) AND ({' OR '.join(required)})"
     return expression
 
 
@@ -178,22 +249,6 @@ def _may_be_misspelled(word: str) -> bool:
     if not WORD_CHARS_MIN <= len(word) <= WORD_CHARS_MAX or not word.isalpha():
         return False
     return not any(is_run for _, is_run in split_runs(word))
-
-
-def _guesses(unit: Unit, vocabulary: Vocabulary, threshold: float) -> list[Guess]:
-    """Guesses for a word; for a phrase, its words guessed in place, so that it stays adjacent and in order."""
-    if len(unit.words) == 1:
-        return vocabulary.guesses(unit.words[0], threshold, GUESSES_PER_WORD_MAX)
-    guessable = frozenset(_words_to_guess(unit))
-    places = [
-        vocabulary.guesses(word, threshold, GUESSES_PER_PHRASE_WORD_MAX) if word in guessable else [Guess((word,), 1.0)]
-        for word in unit.words
-    ]
-    combined = [
-        Guess(sum((guess.words for guess in choice), ()), prod(guess.similarity for guess in choice))
-        for choice in islice(product(*places), GUESSES_PER_PHRASE_MAX)
-    ]
-    return sorted(combined, key=lambda guess: (-guess.similarity, guess.words))
 
 
 def _judged(query: Query, entity_type: EntityType, expression: Expression, row: Row, seen: int) -> Candidate:

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 
 from memoree.errors import Code, MemoreeError
+from memoree.http.auth import Tokens
 from memoree.objects.s3 import S3Store
 from memoree.objects.selftest import prove_store
 from memoree.private_file import write_private
@@ -56,7 +57,7 @@ class Supervisor:
         self._announce = announce
         self._data = options.data_dir.absolute()
         self._store = SeaweedServer(self._data / "seaweedfs")
-        self._tokens_file = options.tokens_file or self._data / "tokens.json"
+        self._tokens_file = (options.tokens_file or self._data / "tokens.json").absolute()
         self._stopping = asyncio.Event()
         self._writer: Keeper | None = None
         self._apis: list[Keeper] = []
@@ -82,6 +83,8 @@ class Supervisor:
     async def _start(self) -> None:
         if self._options.tokens_file is None:
             ensure_tokens_file(self._tokens_file)
+        if not (tokens := Tokens(self._tokens_file).check()).ok:
+            raise MemoreeError(Code.CONFIG_ERROR, f"nobody could use the stack: {self._tokens_file}: {tokens.detail}")
         main_socket = self._bind(self._options.port)
         metrics_sockets = [
             self._bind(self._options.metrics_port + number if self._options.metrics_port else 0)
