@@ -54,6 +54,22 @@ def test_what_is_no_request_is_refused_under_the_reserved_id(shell: Shell, body:
     assert not shell.home.exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "input: is required"),
+        ({"input": None}, "input: is required"),
+        ({"input": 5}, "input: must be an object (got 5)"),
+        ({"input": {"statement": "x"}}, "input.claim_type: is required"),
+        ({"input": {"claim_type": "fact", "statement": {"a": "b"}}}, "input.statement: Input should be a valid string"),
+    ],
+)
+def test_a_wrong_input_is_named_in_the_words_of_the_wire(project: Shell, given: Json, message: str) -> None:
+    request = {"request_id": "req_a", "op": "claim.assert", "idempotency_key": "k", **given}
+    run = project.run("call", stdin=json.dumps(request).encode())
+    assert run.refused("INVALID_REQUEST", 2)["message"] == message
+
+
 def test_bytes_that_are_no_utf8_are_an_error_of_reading(shell: Shell) -> None:
     run = shell.run("call", stdin=b'{"request_id":"\xff","op":"capabilities","input":{}}')
     run.refused("INTERNAL_ERROR", 1)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 from pydantic.fields import FieldInfo
 
+from memoree.http.settings import HttpSettings
 from memoree.settings import StackSettings
 
 ROOT = Path(__file__).parents[2]
@@ -50,6 +52,19 @@ def test_every_setting_of_a_deployment_is_documented_with_its_default() -> None:
     documented = {cells[1].strip(): cells[2].strip() for cells in rows}
     for name, field in StackSettings.model_fields.items():
         assert documented[f"`MEMOREE_{name.upper()}`"] == shown_default(field)
+
+
+def test_every_setting_of_the_api_is_documented() -> None:
+    asked: set[str] = set()
+
+    class Asked(dict[str, str]):
+        def get(self, name: str, default: Any = None) -> Any:
+            asked.add(name)
+            return default
+
+    HttpSettings.from_environment(Asked())
+    assert len(asked) >= 7
+    assert [name for name in asked if f"| `{name}` |" not in OPERATIONS.read_text()] == []
 
 
 def shown_default(field: FieldInfo) -> str:

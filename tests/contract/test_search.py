@@ -379,6 +379,15 @@ def test_misspelt_words_find_a_qualified_hit_with_an_exact_span(bench: Workbench
     assert hit["excerpt"].encode() == bench.bytes_at(hit)
 
 
+@pytest.mark.fault_class(24, 36)
+def test_words_of_another_project_do_not_switch_typo_tolerance_off(door: Door, bench: Workbench) -> None:
+    wanted = bench.claim("the thermocouple broke")["claim_id"]
+    assert bench.found("thermocuple") == [wanted]
+    crowd = " ".join(f"{letter}thermocuple" for letter in "abcdefghijklmnopqrs")
+    bench.claim(crowd, how={"context": door.here(project_id="prj_foreign")})
+    assert bench.found("thermocuple") == [wanted]
+
+
 @pytest.mark.proves("machine-166")
 def test_typo_tolerance_does_not_run_beside_an_exact_hit(bench: Workbench) -> None:
     exact = bench.claim("The thermocuople was spelt this way.")

@@ -183,10 +183,15 @@ def test_a_connection_carries_many_requests_and_a_401_does_not_end_it(tmp_path: 
         body = json.dumps(envelope("artifact.put", note(), key="k")).encode()
         head = "POST /v1/call HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         request = f"{head}Content-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as line:
+        with (
+            socket.create_connection((host, int(port)), timeout=DEADLINE_SECONDS) as line,
+            line.makefile("rb") as answers,
+        ):
             for _ in range(3):
                 line.sendall(request.encode() + body)
-                assert line.recv(65536).startswith(b"HTTP/1.1 401")
+                assert answers.readline().startswith(b"HTTP/1.1 401")
+                fields = dict(field.lower().split(b": ", 1) for field in iter(answers.readline, b"\r\n"))
+                answers.read(int(fields[b"content-length"]))
 
 
 def test_log_lines_are_json_with_the_request_id() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from time import monotonic
 
 import pytest
@@ -31,10 +32,11 @@ HOSTILE = {
 
 
 @pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = Store(tmp_path_factory.mktemp("crowded"))
     store.artifact("Lines", MIXED_LINE * 45_000)
-    return store
+    yield store
+    store.close()
 
 
 @pytest.mark.fault_class(55)
