@@ -10,11 +10,6 @@ from typing import NewType
 
 from ulid import ULID
 
-ArtifactId = NewType("ArtifactId", str)
-ArtifactRevisionId = NewType("ArtifactRevisionId", str)
-ClaimId = NewType("ClaimId", str)
-ClaimRevisionId = NewType("ClaimRevisionId", str)
-EventId = NewType("EventId", str)
 AttemptId = NewType("AttemptId", str)
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -94,7 +94,6 @@ WATCHDOG_SECONDS = 60.0
 SETTLE_AFTER_IDLE_SECONDS = 60.0
 TENANTS_HELD_MAX = 32
 SYNC_TIMEOUT_SECONDS = 10
-GIVE_BACK_VISIBILITY_SECONDS = 0.3
 
 # --- read path (design §6) ------------------------------------------------------------------------------------
 MIN_COMMIT_SEQ_WAIT_SECONDS = 1.0

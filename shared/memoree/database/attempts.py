@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import apsw
-import orjson
 
 from memoree.database.connection import one
 from memoree.ids import AttemptId
@@ -16,7 +14,6 @@ Status = Literal["applied", "refused", "expired"]
 
 _COLUMNS = "attempt_id, status, code, error, idempotency_row, replayed, batch"
 _FIND = f"SELECT {_COLUMNS} FROM attempts WHERE attempt_id = ?"  # noqa: S608 - constant columns
-_FIND_MANY = f"SELECT {_COLUMNS} FROM attempts WHERE attempt_id IN (SELECT value FROM json_each(?))"  # noqa: S608
 _INSERT = f"INSERT INTO attempts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _PRUNE_ERRORS = "UPDATE attempts SET error = NULL WHERE error IS NOT NULL AND batch <= ?"
 _PRUNE_ROWS = "DELETE FROM attempts WHERE attempt_id < ?"
@@ -38,11 +35,6 @@ class Attempt:
 def find(db: apsw.Connection, attempt_id: AttemptId) -> Attempt | None:
     row = one(db, _FIND, (attempt_id,))
     return _attempt(row) if row else None
-
-
-def find_many(db: apsw.Connection, attempt_ids: Sequence[AttemptId]) -> list[Attempt]:
-    """Those of the attempts that are decided in this state."""
-    return [_attempt(row) for row in db.execute(_FIND_MANY, (orjson.dumps(attempt_ids).decode(),))]
 
 
 def insert(db: apsw.Connection, attempt: Attempt) -> None:
