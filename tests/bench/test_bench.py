@@ -42,7 +42,8 @@ def test_a_quick_run_measures_every_ratio(tmp_path: Path) -> None:
 
 
 def test_the_documentation_has_every_ratio_with_its_bounds() -> None:
-    rows = [line for line in DOCUMENTATION.read_text().splitlines() if line.startswith("| `")]
+    _, _, ratios = DOCUMENTATION.read_text().partition("\n## The ratios\n")
+    rows = [line for line in ratios.partition("\n## ")[0].splitlines() if line.startswith("| `")]
     for ratio in RATIOS:
         (row,) = [row for row in rows if f"`{ratio.name}`" in row]
         sign = "≥" if ratio.higher_is_better else "≤"
