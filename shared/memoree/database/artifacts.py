@@ -14,6 +14,7 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one, scalar
+from memoree.database.entry import Entry
 from memoree.owner import Owner
 
 _ENTITY = """a.artifact_id, a.kind, a.workspace_id, a.project_id, a.task_id, a.component, a.status, a.forgotten_reason,
@@ -32,6 +33,7 @@ _ALL = f"""
     SELECT {_ENTITY}, {_REVISION} FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
     ORDER BY r.row_id
 """  # noqa: S608
+_FORGOTTEN = "SELECT artifact_id, forgotten_reason FROM artifacts WHERE status = 'forgotten'"
 _BODY = "SELECT body FROM artifact_revisions WHERE row_id = ?"
 
 _INSERT = """
@@ -167,8 +169,20 @@ def forget(db: apsw.Connection, artifact: Artifact, reason: str, commit_seq: int
     db.execute(_CLOSE_REVISION, (artifact.head_row, commit_seq))
 
 
-def revision_digest(artifact: Artifact, revision: Revision) -> bytes:
-    """BLAKE3 over everything about a revision that never changes, for the integrity sum."""
+def entries(db: apsw.Connection) -> Iterator[Entry]:
+    """What the integrity sum counts: every revision, and every tombstone."""
+    for artifact, revision in every_revision(db):
+        yield revision_entry(artifact, revision)
+    for artifact_id, reason in db.execute(_FORGOTTEN):
+        yield forgotten_entry(str(artifact_id), str(reason))
+
+
+def forgotten_entry(artifact_id: str, reason: str) -> Entry:
+    return Entry("artifacts", artifact_id, "forgotten", reason.encode())
+
+
+def revision_entry(artifact: Artifact, revision: Revision) -> Entry:
+    """Everything about a revision that never changes."""
     owner = artifact.owner
     content = (
         artifact.kind,
@@ -187,7 +201,8 @@ def revision_digest(artifact: Artifact, revision: Revision) -> bytes:
         revision.created_at,
         revision.row_id,
     )
-    return blake3(orjson.dumps(content)).digest()
+    digest = blake3(orjson.dumps(content)).digest()
+    return Entry("artifact_revisions", artifact.artifact_id, revision.revision_id, digest)
 
 
 def _artifact(row: tuple[object, ...]) -> Artifact:

@@ -11,6 +11,7 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one
+from memoree.database.entry import Entry
 from memoree.owner import Owner
 
 _ENTITY = """c.claim_id, c.claim_type, c.workspace_id, c.project_id, c.task_id, c.component, c.status,
@@ -40,6 +41,8 @@ _CITABLE = """
     FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
     WHERE r.revision_id IN (SELECT value FROM json_each(?))
 """
+
+_RETRACTED = "SELECT claim_id, retraction_reason FROM claims WHERE status = 'retracted'"
 
 _INSERT = """
     INSERT INTO claims (row_id, claim_id, claim_type, workspace_id, project_id, task_id, component, status,
@@ -210,8 +213,21 @@ def retract(db: apsw.Connection, claim: Claim, reason: str, commit_seq: int) -> 
     db.execute(_CLOSE_REVISION, (claim.head_row, commit_seq))
 
 
-def revision_digest(claim: Claim, revision: Revision, cited: Sequence[Evidence]) -> bytes:
-    """BLAKE3 over everything about a revision that never changes, for the integrity sum."""
+def entries(db: apsw.Connection) -> Iterator[Entry]:
+    """What the integrity sum counts: every revision with its evidence, and every retraction. That a claim is superseded
+    follows from a relation, that it is conflicted from a case; those are counted there."""
+    for claim, revision in every_revision(db):
+        yield revision_entry(claim, revision, evidence(db, [revision.row_id]).get(revision.row_id, ()))
+    for claim_id, reason in db.execute(_RETRACTED):
+        yield retraction_entry(str(claim_id), str(reason))
+
+
+def retraction_entry(claim_id: str, reason: str) -> Entry:
+    return Entry("claims", claim_id, "retracted", reason.encode())
+
+
+def revision_entry(claim: Claim, revision: Revision, cited: Sequence[Evidence]) -> Entry:
+    """Everything about a revision that never changes."""
     owner = claim.owner
     content = (
         claim.claim_type,
@@ -230,7 +246,8 @@ def revision_digest(claim: Claim, revision: Revision, cited: Sequence[Evidence])
         revision.row_id,
         [(item.artifact_id, item.revision_id, item.start_byte, item.end_byte) for item in cited],
     )
-    return blake3(orjson.dumps(content)).digest()
+    digest = blake3(orjson.dumps(content)).digest()
+    return Entry("claim_revisions", claim.claim_id, revision.revision_id, digest)
 
 
 def _claim(row: tuple[object, ...]) -> Claim:

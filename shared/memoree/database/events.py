@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import apsw
 
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Change(NamedTuple):
+    """What a commit did to an artifact or a claim: the revision it added, if it added one, and the status since then.
+
+    An event states this of its own entity; of others that the commit touched too, its payload does, under `also`.
+    """
+
+    entity_type: str
+    entity_id: str
+    revision_id: str | None
+    status: str
 
 
 @dataclass(frozen=True, slots=True)

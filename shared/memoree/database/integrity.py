@@ -1,7 +1,8 @@
 """An order-independent digest of everything a tenant holds: it proves database = log = copy (design §8).
 
-The sum, modulo 2**256, of one BLAKE3 digest per immutable revision and per lifecycle change. Addition commutes,
-so any order of the same entries gives the same sum, and the writer keeps it current at the cost of one hash.
+The sum, modulo 2**256, of one BLAKE3 digest per entry: every immutable row, every lifecycle change, and the present
+state of rows that change. Addition commutes, so any order of the same entries gives the same sum, and the writer keeps
+it current at the cost of a hash or two.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import apsw
+import orjson
 from blake3 import blake3
 
-from memoree.database import artifacts, claims
+from memoree.database import artifacts, claims, conflicts, feedback, projections, relations, sources
+from memoree.database.entry import Entry
+from memoree.database.events import Change
 
 _EVENTS = """
-    SELECT entity_type, entity_id, revision_id, payload ->> 'status' FROM events
-    WHERE entity_type IN ('artifact', 'claim') ORDER BY commit_seq
+    SELECT entity_type, entity_id, revision_id, payload ->> 'status', coalesce(payload -> 'also', '[]') FROM events
+    ORDER BY commit_seq
 """
-_FORGOTTEN = "SELECT artifact_id, forgotten_reason FROM artifacts WHERE status = 'forgotten'"
-_RETRACTED = "SELECT claim_id, retraction_reason FROM claims WHERE status = 'retracted'"
 _HEADS = """
     SELECT 'artifact', artifact_id, r.revision_id, r.revision_number, revision_count, status
     FROM artifacts a JOIN artifact_revisions r ON r.row_id = a.head_row
@@ -27,6 +29,8 @@ _HEADS = """
     SELECT 'claim', claim_id, r.revision_id, r.revision_number, revision_count, status
     FROM claims c JOIN claim_revisions r ON r.row_id = c.head_row
 """
+_KEEPERS = (artifacts, claims, relations, conflicts, sources, projections, feedback)
+"""The modules whose tables are counted; each tells its entries."""
 
 _BYTES = 32
 _MODULUS = 2 ** (8 * _BYTES)
@@ -40,32 +44,32 @@ class Sum:
     def __init__(self, stored: bytes = bytes(_BYTES)) -> None:
         self._value = int.from_bytes(stored)
 
-    def add(self, table: str, key: str, revision: str, content: bytes) -> None:
-        """Count one entry. The parts are length-prefixed, so that no two entries share an encoding."""
-        hasher = blake3()
-        for part in (table.encode(), key.encode(), revision.encode(), content):
-            hasher.update(len(part).to_bytes(8))
-            hasher.update(part)
-        self._value = (self._value + int.from_bytes(hasher.digest())) % _MODULUS
+    def add(self, entry: Entry) -> None:
+        self._value = (self._value + _number(entry)) % _MODULUS
+
+    def replace(self, old: Entry, new: Entry) -> None:
+        """Count the present state of a row that changes in place of its last one."""
+        self._value = (self._value - _number(old) + _number(new)) % _MODULUS
 
     def to_bytes(self) -> bytes:
         return self._value.to_bytes(_BYTES)
 
 
+def _number(entry: Entry) -> int:
+    """The parts are length-prefixed, so that no two entries share an encoding."""
+    hasher = blake3()
+    for part in (entry.table.encode(), entry.key.encode(), entry.revision.encode(), entry.content):
+        hasher.update(len(part).to_bytes(8))
+        hasher.update(part)
+    return int.from_bytes(hasher.digest())
+
+
 def recompute(db: apsw.Connection) -> bytes:
     """The sum over the tables as they are, 32 bytes. A sound store has the same in `meta.integrity`."""
     found = Sum()
-    for artifact, artifact_revision in artifacts.every_revision(db):
-        content = artifacts.revision_digest(artifact, artifact_revision)
-        found.add("artifact_revisions", artifact.artifact_id, artifact_revision.revision_id, content)
-    for claim, claim_revision in claims.every_revision(db):
-        cited = claims.evidence(db, [claim_revision.row_id]).get(claim_revision.row_id, ())
-        content = claims.revision_digest(claim, claim_revision, cited)
-        found.add("claim_revisions", claim.claim_id, claim_revision.revision_id, content)
-    for artifact_id, reason in db.execute(_FORGOTTEN):
-        found.add("artifacts", artifact_id, "forgotten", reason.encode())
-    for claim_id, reason in db.execute(_RETRACTED):
-        found.add("claims", claim_id, "retracted", reason.encode())
+    for keeper in _KEEPERS:
+        for entry in keeper.entries(db):
+            found.add(entry)
     return found.to_bytes()
 
 
@@ -90,13 +94,18 @@ def heads(db: apsw.Connection) -> Mapping[EntityKey, Head]:
 
 def replayed_heads(db: apsw.Connection) -> Mapping[EntityKey, Head]:
     """Where every artifact and claim stands by the audit events, replayed in order; equal to `heads` in a sound
-    store (invariant W8, design §5.4). An event with a revision id added that revision; its payload has the status."""
+    store (invariant W8, design §5.4). A change with a revision id added that revision."""
     found: dict[EntityKey, Head] = {}
-    for entity_type, entity_id, revision_id, status in db.execute(_EVENTS):
-        key = (entity_type, entity_id)
-        head = found.get(key, _UNBORN)
-        if revision_id is not None:
-            number = head.revision_number + 1
-            head = Head(revision_id, number, number, status)
-        found[key] = head._replace(status=status)
+    for entity_type, entity_id, revision_id, status, also in db.execute(_EVENTS):
+        for change in (Change(entity_type, entity_id, revision_id, status), *map(Change._make, orjson.loads(also))):
+            if change.entity_type in ("artifact", "claim"):
+                key = (change.entity_type, change.entity_id)
+                found[key] = _moved(found.get(key, _UNBORN), change)
     return found
+
+
+def _moved(head: Head, change: Change) -> Head:
+    if change.revision_id is None:
+        return head._replace(status=change.status)
+    number = head.revision_number + 1
+    return Head(change.revision_id, number, number, change.status)

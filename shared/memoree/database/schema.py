@@ -10,7 +10,7 @@ from memoree.clock import stored, utc_now
 from memoree.database.connection import scalar
 from memoree.errors import Code, MemoreeError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 EMPTY_INTEGRITY = bytes(32)
 
 

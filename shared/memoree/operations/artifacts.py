@@ -160,7 +160,7 @@ def forget(tx: Transaction, call: Call[ArtifactForget]) -> Applied:
     reason = call.input.reason
     revision = rows.head_revision(tx.db, artifact)
     rows.forget(tx.db, artifact, reason, tx.commit_seq)
-    tx.sum.add("artifacts", artifact.artifact_id, "forgotten", reason.encode())
+    tx.sum.add(rows.forgotten_entry(artifact.artifact_id, reason))
     commit_seq = tx.record_event(
         "artifact.forget",
         "artifact",
@@ -263,12 +263,7 @@ def _recorded(
         text=_searchable_text(tx, content, revision.media_type),
         stored_inline=content.inline,
     )
-    tx.sum.add(
-        "artifact_revisions",
-        artifact.artifact_id,
-        revision.revision_id,
-        rows.revision_digest(artifact, revision),
-    )
+    tx.sum.add(rows.revision_entry(artifact, revision))
     commit_seq = tx.record_event(
         call.operation.name,
         "artifact",

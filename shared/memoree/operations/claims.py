@@ -143,7 +143,7 @@ def retract(tx: Transaction, call: Call[ClaimRetract]) -> Applied:
     reason = call.input.reason
     revision = rows.head_revision(tx.db, claim)
     rows.retract(tx.db, claim, reason, tx.commit_seq)
-    tx.sum.add("claims", claim.claim_id, "retracted", reason.encode())
+    tx.sum.add(rows.retraction_entry(claim.claim_id, reason))
     commit_seq = tx.record_event(
         "claim.retract",
         "claim",
@@ -242,7 +242,7 @@ def _recorded(
     """Store a revision whose claim row is in place, index it, and consume the commit number."""
     rows.insert_revision(tx.db, claim, revision, cited)
     index_claim_revision(tx.db, revision_row=revision.row_id, statement=revision.statement)
-    tx.sum.add("claim_revisions", claim.claim_id, revision.revision_id, rows.revision_digest(claim, revision, cited))
+    tx.sum.add(rows.revision_entry(claim, revision, cited))
     commit_seq = tx.record_event(
         call.operation.name,
         "claim",

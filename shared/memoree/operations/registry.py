@@ -81,11 +81,13 @@ def read(
     needs_context: bool,
     horizon: bool = False,
     scope: Scope = "recall",
+    side_effecting: bool = False,
 ) -> Callable[[ReadFunction], ReadFunction]:
-    """Declare a read; the decorated function computes its result from one snapshot."""
+    """Declare a read; the decorated function computes its result from one snapshot. A `side_effecting` one leaves
+    something outside the store, and still no commit."""
 
     def declare(run: ReadFunction) -> ReadFunction:
-        _declare(Read(name, position, input, result, scope, needs_context, horizon, run=run))
+        _declare(Read(name, position, input, result, scope, needs_context, horizon, side_effecting, run=run))
         return run
 
     return declare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -120,8 +120,12 @@ class Transaction(View):
         revision_id: str | None = None,
         actor: str | None = None,
         payload: Mapping[str, Any] | None = None,
+        also: Sequence[events.Change] = (),
     ) -> int:
-        """Consume the commit number: exactly one audit event per state-changing mutation (§1.8)."""
+        """Consume the commit number: exactly one audit event per state-changing mutation (§1.8).
+
+        An artifact's or claim's event has its new `status` in the payload; `also` are the other ones it changed.
+        """
         self.meta.commit_seq += 1
         self.meta.hlc = clock.next_hlc(self.meta.hlc, 0)
         events.insert(
@@ -135,7 +139,7 @@ class Transaction(View):
                 entity_id=entity_id,
                 revision_id=revision_id,
                 actor=actor,
-                payload=orjson.dumps(payload or {}).decode(),
+                payload=orjson.dumps({**(payload or {}), **({"also": also} if also else {})}).decode(),
                 created_at=self.now,
             ),
         )
