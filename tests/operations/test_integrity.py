@@ -17,7 +17,17 @@ from memoree.operations.execute import outcome_of
 from .bench import LAB, Bench, Json, put_input, text
 
 CONTEXTS = (LAB, LAB | {"task_id": "tsk_1"}, LAB | {"task_id": "tsk_2"}, LAB | {"project_id": "prj_other"})
-OPERATIONS = ("artifact.put", "artifact.revise", "artifact.forget", "claim.assert", "claim.revise", "claim.retract")
+OPERATIONS = (
+    "artifact.put",
+    "artifact.revise",
+    "artifact.forget",
+    "claim.assert",
+    "claim.revise",
+    "claim.retract",
+    "contradicts",
+    "supersedes",
+)
+EDGES = ("contradicts", "supersedes")
 Step = tuple[str, int, Json, str, bool]
 
 
@@ -32,14 +42,15 @@ class Story:
 
     def apply(self, step: Step) -> None:
         op, choice, context, words, cites = step
-        request = self.bench.request(op, self._input(op, choice, words, cites), context=context)
+        wanted = self._input(op, choice, words, cites)
+        request = self.bench.request("relation.put" if op in EDGES else op, wanted, context=context)
         for repeat in range(2):
             try:
                 result = self._decide(request)
             except MemoreeError:
                 continue
-            assert result["created"] is (repeat == 0)
-            if repeat == 0:
+            assert result["created"] is (repeat == 0 and result["commit_seq"] > len(self.acknowledged))
+            if result["created"]:
                 self.acknowledged.append(result["commit_seq"])
                 self._remember(result)
 
@@ -48,6 +59,8 @@ class Story:
         return outcome_of(self.bench.db, attempt).result
 
     def _remember(self, result: Json) -> None:
+        if "relation_id" in result:
+            return
         kind, known = ("claim_id", self.claims) if "claim_id" in result else ("artifact_id", self.artifacts)
         # The record of a revised entity joins the older ones, so that later steps may still name a stale revision.
         known.append({kind: result[kind], "revision_id": result["revision_id"]})
@@ -69,8 +82,12 @@ class Story:
             case "claim.revise":
                 wanted = {"claim_id": claim["claim_id"], "if_revision": claim["revision_id"]}
                 return wanted | {"statement": words, "evidence": evidence}
-            case _:
+            case "claim.retract":
                 return {"claim_id": claim["claim_id"], "reason": words}
+            case _:
+                others = sorted({known["claim_id"] for known in self.claims} - {claim["claim_id"]}) or ["clm_absent"]
+                ends = {"source_id": claim["claim_id"], "target_id": others[choice % len(others)]}
+                return ends | {"source_type": "claim", "relation": op, "target_type": "claim"}
 
 
 STEPS = st.lists(
@@ -84,9 +101,30 @@ STEPS = st.lists(
     min_size=1,
     max_size=25,
 )
+UNDISPUTED_IN_OPEN_CASES = """
+    SELECT c.claim_id FROM claims c WHERE c.status <> 'conflicted' AND EXISTS (SELECT 1 FROM conflict_cases k
+        WHERE k.state = 'open' AND c.row_id IN (k.source_claim_row, k.target_claim_row))
+"""
+DISPUTED_WITHOUT_A_CASE = """
+    SELECT c.claim_id FROM claims c WHERE c.status = 'conflicted' AND NOT EXISTS (SELECT 1 FROM conflict_cases k
+        WHERE k.state = 'open' AND (c.row_id, c.head_row) IN (
+            VALUES (k.source_claim_row, k.source_revision_row), (k.target_claim_row, k.target_revision_row)))
+"""
+LIVE_CONTRADICTIONS_WITHOUT_A_CASE = """
+    SELECT r.relation_id FROM relations r
+    JOIN claims s ON s.claim_id = r.source_id JOIN claims t ON t.claim_id = r.target_id
+    WHERE r.relation = 'contradicts' AND s.status IN ('active', 'conflicted') AND t.status IN ('active', 'conflicted')
+    AND NOT EXISTS (SELECT 1 FROM conflict_cases k WHERE k.relation_row = r.row_id AND k.state = 'open'
+        AND k.source_revision_row = s.head_row AND k.target_revision_row = t.head_row)
+"""
+CASES_THAT_CONTRADICT_THEIR_EVENTS = """
+    SELECT k.case_id, k.state, group_concat(v.event ORDER BY v.row_id) AS events
+    FROM conflict_cases k LEFT JOIN conflict_events v USING (case_sequence) GROUP BY k.case_sequence
+    HAVING events IS NOT CASE k.state WHEN 'open' THEN 'opened' ELSE 'opened,' || k.state END
+"""
 
 
-@pytest.mark.proves("machine-63", "machine-64")
+@pytest.mark.proves("machine-63", "machine-64", "machine-145")
 @settings(max_examples=30, deadline=None)
 @given(steps=STEPS)
 def test_events_tables_and_sum_agree_after_any_story(steps: list[Step]) -> None:
@@ -101,6 +139,13 @@ def test_events_tables_and_sum_agree_after_any_story(steps: list[Step]) -> None:
             numbers = [number for (number,) in bench.db.execute("SELECT commit_seq FROM events ORDER BY commit_seq")]
             assert numbers == story.acknowledged == list(range(1, bench.meta().commit_seq + 1))
             assert list(bench.db.execute("PRAGMA foreign_key_check")) == []
+            for contradiction in (
+                UNDISPUTED_IN_OPEN_CASES,
+                DISPUTED_WITHOUT_A_CASE,
+                LIVE_CONTRADICTIONS_WITHOUT_A_CASE,
+                CASES_THAT_CONTRADICT_THEIR_EVENTS,
+            ):
+                assert list(bench.db.execute(contradiction)) == []
         finally:
             bench.close()
 
@@ -166,3 +211,36 @@ def test_rows_say_from_which_commit_until_before_which_they_were_the_truth(told:
     assert interval("artifact_revisions") == [(1, 3), (3, 5)]
     assert interval("claims") == [(2, 6)]
     assert interval("claim_revisions") == [(2, 4), (4, 6)]
+
+
+@pytest.fixture
+def disputed(bench: Bench) -> Bench:
+    """A store with a contradiction that was reassessed once."""
+    left, right = bench.claim(), bench.claim()
+    ends = {"source_id": left["claim_id"], "target_id": right["claim_id"]}
+    bench.write("relation.put", ends | {"source_type": "claim", "relation": "contradicts", "target_type": "claim"})
+    bench.revise_claim(left)
+    assert integrity.recompute(bench.db) == bench.meta().integrity
+    assert integrity.replayed_heads(bench.db) == integrity.heads(bench.db)
+    bench.db.execute("UPDATE meta SET erasing = 1")
+    return bench
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE relations SET relation = 'supports'",
+        "UPDATE relations SET metadata = '{\"a\":1}'",
+        "UPDATE relations SET target_id = source_id",
+        "DELETE FROM conflict_events WHERE event = 'stale'",
+    ],
+)
+def test_the_sum_notices_damage_to_a_contradiction(disputed: Bench, damage: str) -> None:
+    disputed.db.execute(damage)
+    assert disputed.db.changes() == 1
+    assert integrity.recompute(disputed.db) != disputed.meta().integrity
+
+
+def test_replayed_events_notice_a_dispute_that_ended_by_itself(disputed: Bench) -> None:
+    disputed.db.execute("UPDATE claims SET status = 'active' WHERE row_id = 1")
+    assert integrity.replayed_heads(disputed.db) != integrity.heads(disputed.db)

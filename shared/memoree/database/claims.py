@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import apsw
 import orjson
@@ -14,12 +15,15 @@ from memoree.database.connection import one
 from memoree.database.entry import Entry
 from memoree.owner import Owner
 
+Presentation = Literal["active", "conflicted"]
+
 _ENTITY = """c.claim_id, c.claim_type, c.workspace_id, c.project_id, c.task_id, c.component, c.status,
     c.retraction_reason, c.valid_from, c.valid_until, c.head_row, c.revision_count, c.created_at, c.sys_from"""
 _REVISION = "r.revision_id, r.revision_number, r.statement, r.confidence, r.actor, r.created_at, r.sys_from"
 
 _FIND = f"SELECT {_ENTITY} FROM claims c WHERE c.claim_id = ?"  # noqa: S608 - constant columns
-_HEAD_REVISION = f"SELECT {_REVISION} FROM claim_revisions r WHERE r.row_id = ?"  # noqa: S608
+_BY_ROW = f"SELECT {_ENTITY} FROM claims c WHERE c.row_id = ?"  # noqa: S608
+_REVISION_BY_ROW = f"SELECT {_REVISION} FROM claim_revisions r WHERE r.row_id = ?"  # noqa: S608
 _REVISION_OF = f"SELECT {_REVISION} FROM claim_revisions r WHERE r.revision_id = ? AND r.claim_row = ?"  # noqa: S608
 _PAGE = f"""
     SELECT {_REVISION} FROM claim_revisions r WHERE r.claim_row = ? AND r.revision_number < ?
@@ -57,6 +61,8 @@ _INSERT_REVISION = """
 _INSERT_EVIDENCE = "INSERT INTO claim_evidence VALUES (?, ?, ?, ?, ?)"
 _MOVE_HEAD = "UPDATE claims SET head_row = ?2, revision_count = revision_count + 1 WHERE row_id = ?1"
 _CLOSE_REVISION = "UPDATE claim_revisions SET sys_to = ?2 WHERE row_id = ?1 AND sys_to IS NULL"
+_PRESENT = "UPDATE claims SET status = ?2 WHERE row_id = ?1"
+_SUPERSEDE = "UPDATE claims SET status = 'superseded', sys_to = ?2 WHERE row_id = ?1"
 _RETRACT = """
     UPDATE claims SET status = 'retracted', retraction_reason = ?2, sys_to = coalesce(sys_to, ?3) WHERE row_id = ?1
 """
@@ -120,10 +126,20 @@ def find(db: apsw.Connection, claim_id: str) -> Claim | None:
     return _claim(row) if row else None
 
 
-def head_revision(db: apsw.Connection, claim: Claim) -> Revision:
-    row = one(db, _HEAD_REVISION, (claim.head_row,))
-    assert row is not None, "a claim has a current revision"
+def by_row(db: apsw.Connection, row_id: int) -> Claim:
+    row = one(db, _BY_ROW, (row_id,))
+    assert row is not None, "claims are never deleted"
+    return _claim(row)
+
+
+def revision_by_row(db: apsw.Connection, row_id: int) -> Revision:
+    row = one(db, _REVISION_BY_ROW, (row_id,))
+    assert row is not None, "claim revisions are never deleted"
     return Revision(*row)
+
+
+def head_revision(db: apsw.Connection, claim: Claim) -> Revision:
+    return revision_by_row(db, claim.head_row)
 
 
 def find_revision(db: apsw.Connection, claim: Claim, revision_id: str) -> Revision | None:
@@ -205,6 +221,17 @@ def move_head(db: apsw.Connection, claim: Claim, revision: Revision) -> None:
     """Make an inserted revision the current one; the one before it stops being the truth at the same commit."""
     db.execute(_MOVE_HEAD, (claim.row_id, revision.row_id))
     db.execute(_CLOSE_REVISION, (claim.head_row, revision.row_id))
+
+
+def set_presentation(db: apsw.Connection, claim: Claim, status: Presentation) -> None:
+    """Whether a live claim is shown as disputed."""
+    db.execute(_PRESENT, (claim.row_id, status))
+
+
+def supersede(db: apsw.Connection, claim: Claim, commit_seq: int) -> None:
+    """A newer claim has taken its place: it stops being the truth at this commit."""
+    db.execute(_SUPERSEDE, (claim.row_id, commit_seq))
+    db.execute(_CLOSE_REVISION, (claim.head_row, commit_seq))
 
 
 def retract(db: apsw.Connection, claim: Claim, reason: str, commit_seq: int) -> None:

@@ -1,14 +1,159 @@
-"""Relations: typed edges between artifacts and claims, never changed."""
+"""Relations: typed edges between artifacts and claims, never changed. Row ids are commit numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import apsw
+import orjson
+from blake3 import blake3
 
+from memoree.database.connection import one
 from memoree.database.entry import Entry
+from memoree.owner import Owner
+from memoree.retrieval.scope import VISIBLE
+
+EntityType = Literal["artifact", "claim"]
+RelationType = Literal["derived_from", "supports", "contradicts", "supersedes", "references", "duplicates"]
+Direction = Literal["incoming", "outgoing", "both"]
+
+_COLUMNS = """e.relation_id, e.source_type, e.source_id, e.relation, e.target_type, e.target_id, e.metadata,
+    e.created_at, e.row_id, e.workspace_id, e.project_id, e.task_id, e.component"""
+
+_ALL = f"SELECT {_COLUMNS} FROM relations e ORDER BY e.row_id"  # noqa: S608 - constant columns
+_OF_EDGE = f"""
+    SELECT {_COLUMNS} FROM relations e
+    WHERE (e.source_id, e.relation, e.target_id, e.source_type, e.target_type) = (?, ?, ?, ?, ?)
+"""  # noqa: S608
+_BY_ROW = f"SELECT {_COLUMNS} FROM relations e WHERE e.row_id = ?"  # noqa: S608
+_ONE_SIDE = """
+    SELECT {columns} FROM relations e
+    WHERE e.{side}_id = :entity_id AND e.{side}_type = :entity_type AND e.row_id < :before
+    AND (:relation IS NULL OR e.relation = :relation) AND {visible}
+"""
+_OUTGOING = _ONE_SIDE.format(columns=_COLUMNS, side="source", visible=VISIBLE)
+_INCOMING = _ONE_SIDE.format(columns=_COLUMNS, side="target", visible=VISIBLE)
+_NEWEST_FIRST = "ORDER BY row_id DESC LIMIT :limit"
+PAGES: Mapping[Direction, str] = {
+    "outgoing": _OUTGOING + _NEWEST_FIRST,
+    "incoming": _INCOMING + _NEWEST_FIRST,
+    "both": f"{_OUTGOING} UNION ALL {_INCOMING} {_NEWEST_FIRST}",
+}
+"""An edge never joins an entity to itself, so no edge is on both sides of one anchor."""
+_INSERT = "INSERT INTO relations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What makes a relation the same relation: it is unique in the store."""
+
+    source_type: EntityType
+    source_id: str
+    relation: RelationType
+    target_type: EntityType
+    target_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`metadata` is JSON text; `owner` the context of the request that put it; `row_id` the commit."""
+
+    relation_id: str
+    edge: Edge
+    metadata: str
+    created_at: str
+    row_id: int
+    owner: Owner
+
+
+def of_edge(db: apsw.Connection, edge: Edge) -> Relation | None:
+    row = one(db, _OF_EDGE, (edge.source_id, edge.relation, edge.target_id, edge.source_type, edge.target_type))
+    return _relation(row) if row else None
+
+
+def by_row(db: apsw.Connection, row_id: int) -> Relation:
+    row = one(db, _BY_ROW, (row_id,))
+    assert row is not None, "relations are never deleted"
+    return _relation(row)
+
+
+def page(
+    db: apsw.Connection,
+    scope: Mapping[str, Any],
+    *,
+    entity_type: EntityType,
+    entity_id: str,
+    direction: Direction,
+    relation: RelationType | None,
+    before: int,
+    limit: int,
+) -> list[Relation]:
+    """Up to `limit` edges of one entity, newest first, made before that commit. `scope` binds the visibility of the
+    edges themselves (`memoree.retrieval.scope`); whom the entities belong to is no matter."""
+    bindings = {
+        **scope,
+        "entity_type": entity_type,
+        "entity_id": entity_id,
+        "relation": relation,
+        "before": before,
+        "limit": limit,
+    }
+    return [_relation(row) for row in db.execute(PAGES[direction], bindings)]
+
+
+def insert(db: apsw.Connection, relation: Relation) -> None:
+    edge, owner = relation.edge, relation.owner
+    db.execute(
+        _INSERT,
+        (
+            relation.row_id,
+            relation.relation_id,
+            edge.source_type,
+            edge.source_id,
+            edge.relation,
+            edge.target_type,
+            edge.target_id,
+            relation.metadata,
+            owner.workspace_id,
+            owner.project_id,
+            owner.task_id,
+            owner.component,
+            relation.created_at,
+        ),
+    )
 
 
 def entries(db: apsw.Connection) -> Iterator[Entry]:
-    """What the integrity sum counts."""
-    yield from ()
+    """What the integrity sum counts: every edge."""
+    for row in db.execute(_ALL):
+        yield entry(_relation(row))
+
+
+def entry(relation: Relation) -> Entry:
+    edge, owner = relation.edge, relation.owner
+    content = (
+        edge.source_type,
+        edge.source_id,
+        edge.relation,
+        edge.target_type,
+        edge.target_id,
+        relation.metadata,
+        owner.workspace_id,
+        owner.project_id,
+        owner.task_id,
+        owner.component,
+        relation.created_at,
+        relation.row_id,
+    )
+    return Entry("relations", relation.relation_id, "", blake3(orjson.dumps(content)).digest())
+
+
+_EDGE_COLUMNS = len(fields(Edge))
+
+
+def _relation(row: tuple[Any, ...]) -> Relation:
+    relation_id, *edge = row[: 1 + _EDGE_COLUMNS]
+    metadata, created_at, row_id, *owner = row[1 + _EDGE_COLUMNS :]
+    return Relation(relation_id, Edge(*edge), metadata, created_at, row_id, Owner(*owner))

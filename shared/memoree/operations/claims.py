@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from memoree.envelope import WireModel
 from memoree.errors import invalid, not_found, shown
 from memoree.operations.call import Call
 from memoree.operations.context import require_current_revision, require_write_scope
+from memoree.operations.contradictions import RETRACTED, ended, revised
 from memoree.operations.registry import mutation, read
 from memoree.operations.shapes import (
     Actor,
@@ -122,9 +124,10 @@ def revise(tx: Transaction, call: Call[ClaimRevise]) -> Applied:
     cited = _cited(tx, call.input.evidence)
     previous = rows.head_revision(tx.db, claim)
     require_current_revision("claim", claim.claim_id, current=previous.revision_id, requested=call.input.if_revision)
-    _refuse_if_terminal(claim)
+    refuse_if_terminal(claim)
     revision = _new_revision(tx, call, number=previous.revision_number + 1)
     rows.move_head(tx.db, claim, revision)
+    revised(tx, claim, revision.row_id)
     return _recorded(tx, call, claim, revision, cited)
 
 
@@ -149,9 +152,10 @@ def retract(tx: Transaction, call: Call[ClaimRetract]) -> Applied:
         "claim",
         claim.claim_id,
         payload={"status": "retracted"},
+        also=ended(tx, claim, RETRACTED),
     )
     retracted = replace(claim, status="retracted", retraction_reason=reason)
-    return Applied(_records(tx, retracted, [revision])[0], commit_seq)
+    return Applied(records(tx, retracted, [revision])[0], commit_seq)
 
 
 @read("claim.get", position=12, input=ClaimGet, result=ClaimRecord, needs_context=False)
@@ -161,7 +165,7 @@ def get(view: View, call: Call[ClaimGet]) -> ClaimRecord:
         revision = rows.head_revision(view.db, claim)
     else:
         revision = existing_revision(view, claim, call.input.revision_id)
-    return _records(view, claim, [revision])[0]
+    return records(view, claim, [revision])[0]
 
 
 @read("claim.history", position=13, input=ClaimHistoryInput, result=ClaimHistory, needs_context=False)
@@ -171,7 +175,7 @@ def history(view: View, call: Call[ClaimHistoryInput]) -> ClaimHistory:
     found = rows.page(view.db, claim, before=wanted.before(claim.revision_count), limit=wanted.limit + 1)
     revisions, truncated = found[: wanted.limit], len(found) > wanted.limit
     return ClaimHistory(
-        revisions=_records(view, claim, revisions),
+        revisions=records(view, claim, revisions),
         truncated=truncated,
         next_before_revision_number=revisions[-1].revision_number if truncated else None,
     )
@@ -185,7 +189,8 @@ def existing_revision(view: View, claim: Claim, revision_id: str) -> Revision:
     return revision
 
 
-def _records(view: View, claim: Claim, revisions: list[Revision]) -> list[ClaimRecord]:
+def records(view: View, claim: Claim, revisions: Sequence[Revision]) -> list[ClaimRecord]:
+    """The claim as each of its revisions shows it, with its evidence."""
     evidence = rows.evidence(view.db, [revision.row_id for revision in revisions])
     return [
         ClaimRecord.of(claim, revision, [EvidenceRecord.of(item) for item in evidence.get(revision.row_id, ())])
@@ -193,7 +198,8 @@ def _records(view: View, claim: Claim, revisions: list[Revision]) -> list[ClaimR
     ]
 
 
-def _refuse_if_terminal(claim: Claim) -> None:
+def refuse_if_terminal(claim: Claim) -> None:
+    """Raises `INVALID_REQUEST` for a claim that is retracted or superseded."""
     if claim.status in TERMINAL:
         invalid(f"claim {shown(claim.claim_id)} is {claim.status}; assert a new claim instead")
 

@@ -43,6 +43,15 @@ def same_scope(owner: Owner, context: AmbientContext) -> bool:
     )
 
 
+def is_visible(owner: Owner, context: AmbientContext, horizon: Horizon) -> bool:
+    """The visibility predicate of §2.5, as `memoree.retrieval.scope.VISIBLE` has it in SQL."""
+    if horizon == "personal":
+        return True
+    if horizon == "workspace":
+        return owner.workspace_id == context.workspace_id
+    return same_scope(owner, context)
+
+
 def require_write_scope(call: Call[Any], owner: Owner, entity: str) -> None:
     """Raises `SCOPE_VIOLATION` unless the request's context may change what `owner` owns (§2.7). Pins never help.
 
@@ -53,7 +62,7 @@ def require_write_scope(call: Call[Any], owner: Owner, entity: str) -> None:
         return
     raise MemoreeError(
         Code.SCOPE_VIOLATION,
-        f"{entity} belongs to {_place(owner)}; the request comes from {_place(call.owner)}",
+        f"{entity} belongs to {place(owner)}; the request comes from {place(call.owner)}",
     )
 
 
@@ -75,6 +84,7 @@ def require_current_revision(
     )
 
 
-def _place(owner: Owner) -> str:
+def place(owner: Owner) -> str:
+    """Names a context in a message."""
     task = f", task {shown(owner.task_id)}" if owner.task_id is not None else ""
     return f"workspace {shown(owner.workspace_id)}, project {shown(owner.project_id)}{task}"

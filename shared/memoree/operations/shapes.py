@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, model_val
 
 from memoree import clock, limits
 from memoree.database import artifacts, claims
-from memoree.envelope import WireModel, bounded
+from memoree.envelope import Horizon, WireModel, bounded
 from memoree.operations.content import ArtifactContent
 from memoree.owner import Owner
 
@@ -34,8 +34,15 @@ def _media_type(text: str) -> str:
     return text
 
 
-def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    """A free-form map within its encoded size and nesting. Without enough brackets it cannot be too deep."""
+def _reason_size(text: str) -> str:
+    if (size := len(text.encode())) > limits.REASON_BYTES_MAX:
+        raise ValueError(f"must be at most {limits.REASON_BYTES_MAX} bytes, got {size}")
+    return text
+
+
+def within_metadata_bounds(value: dict[str, Any]) -> dict[str, Any]:
+    """A free-form map, unless it leaves its encoded size or nesting: `ValueError`. Without enough brackets it cannot be
+    too deep."""
     try:
         encoded = orjson.dumps(value)
     except TypeError:
@@ -69,11 +76,28 @@ MediaType = Annotated[
 Actor = Annotated[str, bounded(limits.ACTOR_BYTES_MAX), _length(limits.ACTOR_BYTES_MAX)]
 Reason = Annotated[str, bounded(limits.REASON_BYTES_MAX), _length(limits.REASON_BYTES_MAX)]
 Statement = Annotated[str, bounded(limits.STATEMENT_BYTES_MAX), _length(limits.STATEMENT_BYTES_MAX)]
-Metadata = Annotated[dict[str, Any], AfterValidator(_metadata)]
+SourceName = Annotated[str, bounded(limits.SOURCE_NAME_BYTES_MAX), _length(limits.SOURCE_NAME_BYTES_MAX)]
+SourceLocator = Annotated[str, bounded(limits.SOURCE_LOCATOR_BYTES_MAX), _length(limits.SOURCE_LOCATOR_BYTES_MAX)]
+SourceCursor = Annotated[str, bounded(limits.SOURCE_CURSOR_BYTES_MAX), _length(limits.SOURCE_CURSOR_BYTES_MAX)]
+HealthMessage = Annotated[str, bounded(limits.HEALTH_MESSAGE_BYTES_MAX), _length(limits.HEALTH_MESSAGE_BYTES_MAX)]
+ExternalId = Annotated[str, bounded(limits.EXTERNAL_ID_BYTES_MAX), _length(limits.EXTERNAL_ID_BYTES_MAX)]
+ProjectionKey = Annotated[str, bounded(limits.PROJECTION_KEY_BYTES_MAX), _length(limits.PROJECTION_KEY_BYTES_MAX)]
+ProjectionText = Annotated[str, bounded(limits.PROJECTION_TEXT_BYTES_MAX), _length(limits.PROJECTION_TEXT_BYTES_MAX)]
+GeneratorTag = Annotated[str, bounded(limits.GENERATOR_TAG_BYTES_MAX), _length(limits.GENERATOR_TAG_BYTES_MAX)]
+Metadata = Annotated[dict[str, Any], AfterValidator(within_metadata_bounds)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 ByteOffset = Annotated[int, Field(ge=0)]
 RevisionCursor = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 """A signed 64-bit integer."""
+HorizonReason = Annotated[
+    str,
+    AfterValidator(_reason_size),
+    WithJsonSchema({"type": "string", "maxLength": limits.REASON_BYTES_MAX}),
+]
+PageCursor = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""An exclusive upper bound of commit or sequence numbers, counted from 1."""
+FIRST_PAGE = 2**63 - 1
+"""The cursor of who sends none: before it lies everything."""
 Timestamp = Annotated[str, AfterValidator(clock.parse_timestamp), Field(json_schema_extra={"format": "date-time"})]
 """RFC 3339 with any offset on the wire; the stored form once validated (§5.3)."""
 
@@ -102,6 +126,13 @@ class EvidenceLocator(WireModel):
 
 
 EvidenceLocators = Annotated[list[EvidenceLocator], Field(max_length=limits.EVIDENCE_ITEMS_MAX)]
+
+
+class HorizonInput(WireModel):
+    """A read that may look beyond the ambient context, with a reason; without need of one it is ignored (§2.5)."""
+
+    horizon: Horizon = "ambient"
+    reason: HorizonReason | None = None
 
 
 class HistoryPage(WireModel):

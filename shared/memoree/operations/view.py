@@ -139,7 +139,7 @@ class Transaction(View):
                 entity_id=entity_id,
                 revision_id=revision_id,
                 actor=actor,
-                payload=orjson.dumps({**(payload or {}), **({"also": also} if also else {})}).decode(),
+                payload=orjson.dumps({**(payload or {}), **({"also": [*map(list, also)]} if also else {})}).decode(),
                 created_at=self.now,
             ),
         )

@@ -22,8 +22,6 @@ CREATE TABLE relations (
 
 CREATE INDEX relations_by_source ON relations (source_id, row_id);
 CREATE INDEX relations_by_target ON relations (target_id, row_id);
-CREATE INDEX contradictions_by_source ON relations (source_id) WHERE relation = 'contradicts';
-CREATE INDEX contradictions_by_target ON relations (target_id) WHERE relation = 'contradicts';
 
 -- A contradiction between two revisions. `case_sequence` grows in creation order; a case is never deleted.
 CREATE TABLE conflict_cases (
