@@ -54,11 +54,10 @@ def stored(instant: datetime) -> str:
 
 def wire(stored_text: str) -> str:
     """The wire form of a stored instant: the shortest fraction of 0, 3, 6 or 9 digits that is exact."""
-    seconds, nanos = stored_text[:19], stored_text[20:29]
-    for digits in (9, 6, 3):
-        if nanos[digits - 3 : digits] != "000":
-            return f"{seconds}.{nanos[:digits]}Z"
-    return f"{seconds}Z"
+    for end in (29, 26, 23):
+        if stored_text[end - 3 : end] != "000":
+            return f"{stored_text[:end]}Z"
+    return f"{stored_text[:19]}Z"
 
 
 def from_stored(stored_text: str) -> datetime:

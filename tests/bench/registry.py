@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from .figures import Ratio
-from .ratios import cold_start, concurrent_writes, durable_ack, memory, search, visible_elsewhere, writer_throughput
+from .ratios import (
+    cold_start,
+    concurrent_writes,
+    durable_ack,
+    memory,
+    relation_list,
+    revise,
+    search,
+    visible_elsewhere,
+    writer_throughput,
+)
 
 RATIOS: tuple[Ratio, ...] = (
     durable_ack.RATIO,
     visible_elsewhere.RATIO,
     concurrent_writes.RATIO,
     writer_throughput.RATIO,
+    revise.RATIO,
+    relation_list.RATIO,
     search.RATIO,
     cold_start.RATIO,
     memory.API,

@@ -18,6 +18,8 @@ from .wire import Caller, assert_text
 SMALL = "bench-small"
 """A tenant for writes, as good as empty."""
 FULL = "bench-full"
+GRAPH = "bench-graph"
+"""A tenant for relations and contradictions."""
 WARM_UP_WRITES = 20
 
 
@@ -33,6 +35,8 @@ class Plan:
     clients: int = 64
     writes_per_client: int = 50
     queries_per_band: int = 170
+    edges: int = 10_000
+    revisions: int = 1_000
 
     @property
     def samples_per_round(self) -> int:
@@ -41,7 +45,15 @@ class Plan:
 
 FULL_PLAN = Plan()
 QUICK_PLAN = Plan(
-    samples=10, rounds=2, cold_starts=1, claims=1_000, clients=16, writes_per_client=4, queries_per_band=6
+    samples=10,
+    rounds=2,
+    cold_starts=1,
+    claims=1_000,
+    clients=16,
+    writes_per_client=4,
+    queries_per_band=6,
+    edges=250,
+    revisions=20,
 )
 """Enough to prove that everything runs; its numbers mean little."""
 
@@ -77,7 +89,7 @@ async def open_site(plan: Plan, directory: Path) -> AsyncIterator[Site]:
         each.mkdir(mode=0o700, parents=True)
     async with AsyncExitStack() as exit_stack:
         say("starting the stack")
-        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL]))
+        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL, GRAPH]))
         store = await exit_stack.enter_async_context(S3Store(stack.s3))
         puts = Puts(store)
         await puts.warm_up()

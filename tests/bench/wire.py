@@ -46,6 +46,27 @@ def assert_text(text: str) -> bytes:
     return assert_claim(Statement("fact", text, 0, 0))
 
 
+def revise_claim(claim_id: str, if_revision: str, text: str) -> bytes:
+    return _body("claim.revise", claim_id=claim_id, if_revision=if_revision, statement=text)
+
+
+def relate(source_id: str, relation: str, target_id: str) -> bytes:
+    """An edge from claim to claim."""
+    return _body(
+        "relation.put",
+        source_type="claim",
+        source_id=source_id,
+        relation=relation,
+        target_type="claim",
+        target_id=target_id,
+    )
+
+
+def list_relations(claim_id: str) -> bytes:
+    """The newest page of a claim's edges, both directions."""
+    return _body("relation.list", entity_type="claim", entity_id=claim_id)
+
+
 def search(query: str, **more: Any) -> bytes:
     return _body("search", query=query, **more)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import apsw
 import orjson
@@ -12,7 +11,6 @@ from blake3 import blake3
 
 from memoree.database.connection import one
 from memoree.database.entry import Entry
-from memoree.owner import Owner
 from memoree.retrieval.scope import VISIBLE
 
 EntityType = Literal["artifact", "claim"]
@@ -42,11 +40,14 @@ PAGES: Mapping[Direction, str] = {
     "both": f"{_OUTGOING} UNION ALL {_INCOMING} {_NEWEST_FIRST}",
 }
 """An edge never joins an entity to itself, so no edge is on both sides of one anchor."""
-_INSERT = "INSERT INTO relations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = """
+    INSERT INTO relations (relation_id, source_type, source_id, relation, target_type, target_id, metadata, created_at,
+        row_id, workspace_id, project_id, task_id, component)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
+class Edge(NamedTuple):
     """What makes a relation the same relation: it is unique in the store."""
 
     source_type: EntityType
@@ -56,27 +57,34 @@ class Edge:
     target_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """`metadata` is JSON text; `owner` the context of the request that put it; `row_id` the commit."""
+class Relation(NamedTuple):
+    """A row. `metadata` is JSON text, `row_id` the commit; workspace to component are the context of the request that
+    put it."""
 
     relation_id: str
-    edge: Edge
+    source_type: EntityType
+    source_id: str
+    relation: RelationType
+    target_type: EntityType
+    target_id: str
     metadata: str
     created_at: str
     row_id: int
-    owner: Owner
+    workspace_id: str
+    project_id: str
+    task_id: str | None
+    component: str | None
 
 
 def of_edge(db: apsw.Connection, edge: Edge) -> Relation | None:
     row = one(db, _OF_EDGE, (edge.source_id, edge.relation, edge.target_id, edge.source_type, edge.target_type))
-    return _relation(row) if row else None
+    return Relation._make(row) if row else None
 
 
 def by_row(db: apsw.Connection, row_id: int) -> Relation:
     row = one(db, _BY_ROW, (row_id,))
     assert row is not None, "relations are never deleted"
-    return _relation(row)
+    return Relation._make(row)
 
 
 def page(
@@ -100,60 +108,18 @@ def page(
         "before": before,
         "limit": limit,
     }
-    return [_relation(row) for row in db.execute(PAGES[direction], bindings)]
+    return list(map(Relation._make, db.execute(PAGES[direction], bindings)))
 
 
 def insert(db: apsw.Connection, relation: Relation) -> None:
-    edge, owner = relation.edge, relation.owner
-    db.execute(
-        _INSERT,
-        (
-            relation.row_id,
-            relation.relation_id,
-            edge.source_type,
-            edge.source_id,
-            edge.relation,
-            edge.target_type,
-            edge.target_id,
-            relation.metadata,
-            owner.workspace_id,
-            owner.project_id,
-            owner.task_id,
-            owner.component,
-            relation.created_at,
-        ),
-    )
+    db.execute(_INSERT, relation)
 
 
 def entries(db: apsw.Connection) -> Iterator[Entry]:
     """What the integrity sum counts: every edge."""
     for row in db.execute(_ALL):
-        yield entry(_relation(row))
+        yield entry(Relation._make(row))
 
 
 def entry(relation: Relation) -> Entry:
-    edge, owner = relation.edge, relation.owner
-    content = (
-        edge.source_type,
-        edge.source_id,
-        edge.relation,
-        edge.target_type,
-        edge.target_id,
-        relation.metadata,
-        owner.workspace_id,
-        owner.project_id,
-        owner.task_id,
-        owner.component,
-        relation.created_at,
-        relation.row_id,
-    )
-    return Entry("relations", relation.relation_id, "", blake3(orjson.dumps(content)).digest())
-
-
-_EDGE_COLUMNS = len(fields(Edge))
-
-
-def _relation(row: tuple[Any, ...]) -> Relation:
-    relation_id, *edge = row[: 1 + _EDGE_COLUMNS]
-    metadata, created_at, row_id, *owner = row[1 + _EDGE_COLUMNS :]
-    return Relation(relation_id, Edge(*edge), metadata, created_at, row_id, Owner(*owner))
+    return Entry("relations", relation.relation_id, "", blake3(orjson.dumps([*relation])).digest())

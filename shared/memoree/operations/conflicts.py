@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import BaseModel, Field
 
 from memoree import clock, limits
@@ -14,6 +13,7 @@ from memoree.envelope import Horizon
 from memoree.operations.call import Call
 from memoree.operations.claims import records
 from memoree.operations.registry import read
+from memoree.operations.relations import RelationRecord
 from memoree.operations.shapes import FIRST_PAGE, ClaimRecord, HorizonInput, PageCursor, RecordContext
 from memoree.operations.view import View
 from memoree.retrieval.scope import scope_bindings
@@ -96,15 +96,15 @@ def list_conflicts(view: View, call: Call[ConflictList]) -> ConflictPage:
 
 def _described(view: View, case: Case) -> ConflictCase:
     assert case.state != "resolved", "resolved cases are not listed"
-    relation = relations.by_row(view.db, case.relation_row)
+    relation = RelationRecord.of(relations.by_row(view.db, case.relation_row))
     return ConflictCase(
         case_id=case.case_id,
         relation_id=relation.relation_id,
         state=case.state,
         source=_end(view, case.source_claim_row, case.source_revision_row),
         target=_end(view, case.target_claim_row, case.target_revision_row),
-        metadata=orjson.loads(relation.metadata),
-        context=RecordContext.of(relation.owner),
+        metadata=relation.metadata,
+        context=relation.context,
         opened_at=clock.wire(case.opened_at),
         updated_at=clock.wire(case.updated_at),
         state_reason=case.state_reason,

@@ -29,7 +29,8 @@ class Success:
 def run_read(view: View, call: Call[Any]) -> dict[str, Any]:
     """The result object of a read."""
     assert isinstance(call.operation, Read)
-    return call.operation.run(view, call).model_dump(mode="json", exclude_none=True)
+    result = call.operation.run(view, call)
+    return result if isinstance(result, dict) else result.model_dump(mode="json", exclude_none=True)
 
 
 def find_replay(view: View, call: Call[Any]) -> Success | None:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Scope = Literal["recall", "ingest", "forget", "inbox", "admin"]
 
 
-ReadFunction = Callable[["View", "Call[Any]"], BaseModel]
+ReadFunction = Callable[["View", "Call[Any]"], BaseModel | dict[str, Any]]
+"""A dictionary is the result in wire form already: for pages that are read in less time than they are validated."""
 ApplyFunction = Callable[["Transaction", "Call[Any]"], "Applied"]
 
 
@@ -130,6 +131,8 @@ def mutation(
 def operation(name: str) -> Operation | None:
     """The operation of that name. Modules are imported until it is declared, likely ones first: a shell that runs
     one operation should not pay for all of them."""
+    if (known := _declared.get(name)) is not None:
+        return known
     family = name.split(".", 1)[0]
     for module in sorted(_modules(), key=lambda module: not module.startswith(family)):
         if name in _declared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Annotated, Any
 
 import orjson
@@ -33,6 +34,8 @@ from memoree.operations.shapes import (
 from memoree.operations.view import Applied, Transaction, View
 from memoree.owner import Owner
 from memoree.retrieval.scope import parse_pin, scope_bindings
+
+Json = dict[str, Any]
 
 BROADEN_HINT = "no such relation in this horizon; a broader one needs a reason"
 
@@ -83,19 +86,29 @@ class RelationRecord(BaseModel):
 
     @classmethod
     def of(cls, relation: Relation) -> RelationRecord:
-        edge = relation.edge
-        return cls(
-            relation_id=relation.relation_id,
-            source_type=edge.source_type,
-            source_id=edge.source_id,
-            relation=edge.relation,
-            target_type=edge.target_type,
-            target_id=edge.target_id,
-            metadata=orjson.loads(relation.metadata),
-            context=RecordContext.of(relation.owner),
-            created_at=clock.wire(relation.created_at),
-            relation_commit_seq=relation.row_id,
-        )
+        return cls.model_validate(relation_to_wire(relation))
+
+
+def relation_to_wire(relation: Relation) -> Json:
+    """A `RelationRecord` as it is sent, without the model between: a page is read in less time than it is validated."""
+    return {
+        "relation_id": relation.relation_id,
+        "source_type": relation.source_type,
+        "source_id": relation.source_id,
+        "relation": relation.relation,
+        "target_type": relation.target_type,
+        "target_id": relation.target_id,
+        "metadata": orjson.loads(relation.metadata),
+        "context": _context_to_wire(relation.workspace_id, relation.project_id, relation.task_id, relation.component),
+        "created_at": clock.wire(relation.created_at),
+        "relation_commit_seq": relation.row_id,
+    }
+
+
+@lru_cache(maxsize=limits.RELATION_LIST_ITEMS_MAX)
+def _context_to_wire(workspace_id: str, project_id: str, task_id: str | None, component: str | None) -> Json:
+    """Most edges of a page share one."""
+    return Owner(workspace_id, project_id, task_id, component).to_wire()
 
 
 class RelationAcknowledgement(RelationRecord, Acknowledgement):
@@ -139,13 +152,21 @@ def put(tx: Transaction, call: Call[RelationPut]) -> Applied:
         _refuse_other_metadata(existing, call.input.metadata)
         return Applied(RelationRecord.of(existing), existing.row_id, created=False)
     live = _live_claims(tx, edge) if edge.relation in ("contradicts", "supersedes") else ()
+    owner = call.owner
     relation = Relation(
         relation_id=tx.new_id("rel"),
-        edge=edge,
+        source_type=edge.source_type,
+        source_id=edge.source_id,
+        relation=edge.relation,
+        target_type=edge.target_type,
+        target_id=edge.target_id,
         metadata=orjson.dumps(call.input.metadata).decode(),
         created_at=tx.now,
         row_id=tx.commit_seq,
-        owner=call.owner,
+        workspace_id=owner.workspace_id,
+        project_id=owner.project_id,
+        task_id=owner.task_id,
+        component=owner.component,
     )
     rows.insert(tx.db, relation)
     tx.sum.add(rows.entry(relation))
@@ -153,13 +174,7 @@ def put(tx: Transaction, call: Call[RelationPut]) -> Applied:
         "relation.put",
         "relation",
         relation.relation_id,
-        payload={
-            "source_type": edge.source_type,
-            "source_id": edge.source_id,
-            "relation": edge.relation,
-            "target_type": edge.target_type,
-            "target_id": edge.target_id,
-        },
+        payload=edge._asdict(),
         also=_effects(tx, relation, *live),
     )
     return Applied(RelationRecord.of(relation), commit_seq)
@@ -173,7 +188,7 @@ def put(tx: Transaction, call: Call[RelationPut]) -> Applied:
     needs_context=True,
     horizon=True,
 )
-def list_relations(view: View, call: Call[RelationList]) -> RelationPage:
+def list_relations(view: View, call: Call[RelationList]) -> Json:
     wanted = call.input
     _require_visible_anchor(view, call)
     found = rows.page(
@@ -187,17 +202,21 @@ def list_relations(view: View, call: Call[RelationList]) -> RelationPage:
         limit=wanted.limit + 1,
     )
     page, truncated = found[: wanted.limit], len(found) > wanted.limit
-    return RelationPage(
-        entity_type=wanted.entity_type,
-        entity_id=wanted.entity_id,
-        direction=wanted.direction,
-        relation=wanted.relation,
-        horizon=wanted.horizon,
-        relations=[RelationRecord.of(relation) for relation in page],
-        truncated=truncated,
-        next_before_commit_seq=page[-1].row_id if truncated else None,
-        broaden_hint=BROADEN_HINT if not page and wanted.horizon != "personal" else None,
-    )
+    answer: Json = {
+        "entity_type": wanted.entity_type,
+        "entity_id": wanted.entity_id,
+        "direction": wanted.direction,
+        "horizon": wanted.horizon,
+        "relations": [relation_to_wire(relation) for relation in page],
+        "truncated": truncated,
+    }
+    if wanted.relation is not None:
+        answer["relation"] = wanted.relation
+    if truncated:
+        answer["next_before_commit_seq"] = page[-1].row_id
+    if not page and wanted.horizon != "personal":
+        answer["broaden_hint"] = BROADEN_HINT
+    return answer
 
 
 def _effects(tx: Transaction, relation: Relation, *live: Claim) -> Sequence[Change]:
@@ -205,7 +224,7 @@ def _effects(tx: Transaction, relation: Relation, *live: Claim) -> Sequence[Chan
     if not live:
         return ()
     source, target = live
-    if relation.edge.relation == "contradicts":
+    if relation.relation == "contradicts":
         return contradicted(tx, relation, source, target)
     claims.supersede(tx.db, target, tx.commit_seq)
     return [Change("claim", target.claim_id, None, "superseded"), *ended(tx, target, SUPERSEDED)]

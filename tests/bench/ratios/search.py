@@ -9,16 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from pathlib import Path
 
 import apsw
 
 from memoree import limits
 from memoree.clock import stored, utc_now
-from memoree.database import meta
-from memoree.database.connection import open_reader
 from memoree.envelope import AmbientContext
-from memoree.objects.blobs import tenant_directory_name
 from memoree.retrieval.candidates import ARTIFACT_CANDIDATES, CLAIM_CANDIDATES, TIED_ROWS_MAX, prepare
 from memoree.retrieval.engine import WINDOW_PER_HIT
 from memoree.retrieval.expression import expression_of
@@ -27,8 +23,8 @@ from memoree.retrieval.scope import scope_bindings
 
 from .. import data, queries
 from ..figures import Figure, Ratio, latencies_ms, p50
+from ..replicas import replica
 from ..site import FULL, Site
-from ..stack import Stack
 from ..wire import Caller, search
 
 WINDOW = WINDOW_PER_HIT * (limits.SEARCH_ITEMS_DEFAULT + 1)
@@ -45,7 +41,7 @@ async def measure(site: Site) -> Figure:
         await caller.call(search("the newest state", min_commit_seq=filled.head.commit_seq))
         await _http(caller, lists)
         http = await _http(caller, lists)
-        with closing(_replica(site.stack, filled.head.commit_seq)) as db:
+        with closing(replica(site.stack, FULL, filled.head.commit_seq)) as db:
             _bare(db, lists)
             bare = _bare(db, lists)
     absolute: dict[str, float] = {}
@@ -83,20 +79,6 @@ def _executed(db: apsw.Connection, query: str, scope: Mapping[str, object]) -> f
         with closing(db.execute(statement, bound)) as cursor:
             list(islice(cursor, WINDOW))
     return time.perf_counter() - began
-
-
-def _replica(stack: Stack, commit_seq: int) -> apsw.Connection:
-    """The copy that the api reads; nobody writes to the tenant any more, so it stays what it is."""
-    for path in _copies(stack.replicas_dir):
-        db = open_reader(path, immutable=True)
-        if meta.read(db).commit_seq == commit_seq:
-            return db
-        db.close()
-    raise RuntimeError(f"no replica of {FULL} is at commit {commit_seq}")
-
-
-def _copies(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*.sqlite3") if tenant_directory_name(FULL) in str(path))
 
 
 def _all(seconds: Seconds) -> list[float]:
