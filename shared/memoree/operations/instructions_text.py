@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-INSTRUCTION_SET_VERSION = 1
+INSTRUCTION_SET_VERSION = 2
 PURPOSE = (
     "Memoree is a memory for agents that keeps evidence first. Artifacts hold exact bytes in immutable revisions. "
     "Claims are atomic statements that cite exact byte spans of those revisions. Nothing here calls a language model: "
@@ -71,6 +71,31 @@ WORKFLOW = (
         "When you find two claims that cannot both hold, link them with `relation.put` and `contradicts`; do not "
         "choose silently.",
         needs="relation.put",
+    ),
+    Step(
+        "Read what is in dispute with `conflict.list`. Settle a case by evidence only: revise, retract, or link the "
+        "newer claim with `supersedes`; time settles nothing.",
+        needs="conflict.list",
+    ),
+    Step(
+        "Before you quote or rely on a ranged citation, fetch its exact bytes with `citation.get`.",
+        needs="citation.get",
+    ),
+    Step(
+        "A connector registers its system once with `source.register`, delivers every item with `source.ingest` under "
+        "the item's own id and revision, finishes a batch with `source.checkpoint`, and reports what disappeared with "
+        "`source.withdraw`.",
+        needs="source.ingest",
+    ),
+    Step(
+        "Text you derive to help finding a document (a summary, other names) goes to `projection.put`, bound to the "
+        "spans it was made from. It is never evidence; do not store it as a claim or an artifact.",
+        needs="projection.put",
+    ),
+    Step(
+        "When a retrieval missed, misled or helped, say so with `feedback.record`; the query itself is kept only if "
+        "you ask for that.",
+        needs="feedback.record",
     ),
     Step(
         "To read your own write back, pass the `commit_seq` of its answer as `min_commit_seq`.",
@@ -157,6 +182,13 @@ CONCEPTS = (
         "Two live claims joined by `contradicts`. Both are shown until one is settled.",
         needs="relation.put",
     ),
+    Concept(
+        "conflict case",
+        "A conflict over two exact revisions: open until one of them changes, then stale or resolved for good.",
+        needs="conflict.list",
+    ),
+    Concept("source", "An external system and the items it delivered, by their own ids.", needs="source.ingest"),
+    Concept("projection", "Derived text that only helps to find a revision.", needs="projection.put"),
 )
 
 
