@@ -18,6 +18,7 @@ import boto3
 import orjson
 from blake3 import blake3
 
+from contradiction_rules import broken_rules
 from faults.site import Acknowledged, Site
 from faults.watch import Watch
 from memoree.binaries import find_binary
@@ -46,7 +47,7 @@ class Checker:
         )
 
     def check(self, acknowledged: Sequence[Acknowledged], watch: Watch | None = None) -> None:
-        """W1 to W7 over everything that is covered now, and over what a watch saw on the way."""
+        """W1 to W8 over everything that is covered now, and over what a watch saw on the way."""
         mine = [written for written in acknowledged if written.tenant == self.tenant]
         head = self.head()
         db = self.restored(head)
@@ -57,6 +58,7 @@ class Checker:
             self._blobs(db)
             self._nobody_else(db, [written for written in acknowledged if written.tenant != self.tenant])
             self._spans(db, mine)
+            assert broken_rules(db) == [], "W8: conflict cases disagree with relations, claims or their events"
             if watch is not None:
                 self._shown(db, watch)
         finally:

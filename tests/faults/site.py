@@ -36,7 +36,6 @@ QUICK = {
 """Intervals short enough for a test to wait for, in the proportions of the defaults."""
 WRITE_SECONDS_MAX = 60.0
 THINKING_SECONDS = 0.02
-CITED_EVERY = 7
 ENTRUSTED_EVERY = 2
 DECIDED_SECONDS_MAX = 15.0
 CONTEXT = {"workspace_id": "wsp_faults", "project_id": "prj_faults"}
@@ -257,6 +256,23 @@ class Clients:
         citation = Citation(artifact["artifact_id"], artifact["revision_id"], start, end, quoted)
         return await self.write(key, tenant=tenant, citation=citation)
 
+    async def write_disputed(self, key: str, *, tenant: str | None = None) -> Acknowledged:
+        """Assert a claim and one that contradicts it, and revise that one: four commits that one case joins."""
+        tenant = tenant or self.site.tenant
+        written = await self.write(key, tenant=tenant)
+        other = await self.decided(
+            "claim.assert",
+            {"claim_type": "fact", "statement": f"not {key} of {tenant}"},
+            key=f"other of {key}",
+            tenant=tenant,
+        )
+        claim_id, revision_id = other["result"]["claim_id"], other["result"]["revision_id"]
+        ends = {"source_id": claim_id, "target_id": written.claim_id, "source_type": "claim", "target_type": "claim"}
+        await self.decided("relation.put", ends | {"relation": "contradicts"}, key=f"edge of {key}", tenant=tenant)
+        revision = {"claim_id": claim_id, "if_revision": revision_id, "statement": f"still not {key} of {tenant}"}
+        await self.decided("claim.revise", revision, key=f"revision of {key}", tenant=tenant)
+        return written
+
     async def entrust(self, key: str, *, tenant: str) -> None:
         """Assert a claim, once, and do not wait for it: from now on it is the service's task."""
         payload = {"claim_type": "fact", "statement": f"statement {key} of {tenant}"}
@@ -294,8 +310,8 @@ class Clients:
                 number += 1
                 if number % ENTRUSTED_EVERY == 0:
                     await self.entrust(f"{name}-{number}-entrusted", tenant=tenant)
-                write = self.write if number % CITED_EVERY else self.write_cited
-                await write(f"{name}-{number}", tenant=tenant)
+                kinds = (self.write_disputed, self.write, self.write_cited, self.write)
+                await kinds[number % len(kinds)](f"{name}-{number}", tenant=tenant)
                 await asyncio.sleep(THINKING_SECONDS)
 
         tasks = [
