@@ -11,6 +11,7 @@ from .ratios import (
     relation_list,
     revise,
     search,
+    verify,
     visible_elsewhere,
     writer_throughput,
 )
@@ -22,6 +23,7 @@ RATIOS: tuple[Ratio, ...] = (
     writer_throughput.RATIO,
     revise.RATIO,
     relation_list.RATIO,
+    verify.RATIO,
     search.RATIO,
     cold_start.RATIO,
     memory.API,

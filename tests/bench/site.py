@@ -20,6 +20,8 @@ SMALL = "bench-small"
 FULL = "bench-full"
 GRAPH = "bench-graph"
 """A tenant for relations and contradictions."""
+BLOBS = "bench-blobs"
+"""A tenant for large contents."""
 WARM_UP_WRITES = 20
 
 
@@ -37,6 +39,8 @@ class Plan:
     queries_per_band: int = 170
     edges: int = 10_000
     revisions: int = 1_000
+    blobs: int = 25
+    blob_bytes: int = 4_000_000
 
     @property
     def samples_per_round(self) -> int:
@@ -54,6 +58,7 @@ QUICK_PLAN = Plan(
     queries_per_band=6,
     edges=250,
     revisions=20,
+    blobs=3,
 )
 """Enough to prove that everything runs; its numbers mean little."""
 
@@ -89,7 +94,7 @@ async def open_site(plan: Plan, directory: Path) -> AsyncIterator[Site]:
         each.mkdir(mode=0o700, parents=True)
     async with AsyncExitStack() as exit_stack:
         say("starting the stack")
-        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL, GRAPH]))
+        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL, GRAPH, BLOBS]))
         store = await exit_stack.enter_async_context(S3Store(stack.s3))
         puts = Puts(store)
         await puts.warm_up()

@@ -36,6 +36,21 @@ def put_source(text: str) -> bytes:
     )
 
 
+def put_bytes(data: str) -> bytes:
+    """A binary artifact; its bytes are given in base64."""
+    return _body(
+        "artifact.put",
+        kind="file",
+        title="bytes",
+        media_type="application/octet-stream",
+        content={"type": "base64", "data": data},
+    )
+
+
+def verify() -> bytes:
+    return _body("verify")
+
+
 def assert_claim(statement: Statement, source: Source | None = None) -> bytes:
     evidence = [] if source is None else [_locator(statement, source)]
     return _body("claim.assert", claim_type=statement.claim_type, statement=statement.text, evidence=evidence)
