@@ -1,7 +1,8 @@
 """The full-text index: derived rows, written in the transaction of the revision they make findable.
 
 The FTS tables hold no text (`content = ''`), only postings of its folded form (`memoree.retrieval.text`). Row ids
-are those of `artifact_chunks` and `claim_revisions`. Removing a row therefore needs the very text it was made from.
+are those of `artifact_chunks`, `claim_revisions` and `projections`. Removing a row therefore needs the very text it was
+made from.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _CHUNKS = "SELECT row_id, start_byte, end_byte, text FROM artifact_chunks WHERE 
 _DELETE_CHUNKS = "DELETE FROM artifact_chunks WHERE revision_row = ?"
 _REVISION = "SELECT title, body FROM artifact_revisions WHERE row_id = ?"
 _STATEMENT = "SELECT statement FROM claim_revisions WHERE row_id = ?"
+_PROJECTION = "SELECT text FROM projections WHERE row_id = ? AND status = 'active'"
 
 _INSERT_ARTIFACT = "INSERT INTO artifact_fts (rowid, title, body, title_cjk, body_cjk) VALUES (?, ?, ?, ?, ?)"
 _DELETE_ARTIFACT = """
@@ -27,6 +29,8 @@ _DELETE_ARTIFACT = """
 """
 _INSERT_CLAIM = "INSERT INTO claim_fts (rowid, statement, cjk) VALUES (?, ?, ?)"
 _DELETE_CLAIM = "INSERT INTO claim_fts (claim_fts, rowid, statement, cjk) VALUES ('delete', ?, ?, ?)"
+_INSERT_PROJECTION = "INSERT INTO projection_fts (rowid, text, cjk) VALUES (?, ?, ?)"
+_DELETE_PROJECTION = "INSERT INTO projection_fts (projection_fts, rowid, text, cjk) VALUES ('delete', ?, ?, ?)"
 
 _NO_BODY = Span(0, 0)
 
@@ -55,6 +59,11 @@ def index_claim_revision(db: apsw.Connection, *, revision_row: int, statement: s
     db.execute(_INSERT_CLAIM, (revision_row, *segments(statement)))
 
 
+def index_projection(db: apsw.Connection, *, projection_row: int, text: str) -> None:
+    """Let the text of an active projection lead to its artifact."""
+    db.execute(_INSERT_PROJECTION, (projection_row, *segments(text)))
+
+
 def unindex_artifact_revision(db: apsw.Connection, *, revision_row: int) -> None:
     """Remove every trace of a revision from the index, and its chunks. Its own row must still be whole."""
     revision = one(db, _REVISION, (revision_row,))
@@ -71,6 +80,13 @@ def unindex_claim_revision(db: apsw.Connection, *, revision_row: int) -> None:
     statement = scalar(db, _STATEMENT, (revision_row,))
     assert statement is not None, f"claim revision {revision_row} is not in the store"
     db.execute(_DELETE_CLAIM, (revision_row, *segments(statement)))
+
+
+def unindex_projection(db: apsw.Connection, *, projection_row: int) -> None:
+    """Remove every trace of an active projection from the index. Its own row must still be as it was indexed."""
+    text = scalar(db, _PROJECTION, (projection_row,))
+    assert text is not None, f"projection {projection_row} is not active in the store"
+    db.execute(_DELETE_PROJECTION, (projection_row, *segments(text)))
 
 
 def _artifact_row(chunk_row: int, title: Segments, body: str) -> tuple[int, str, str, str, str]:

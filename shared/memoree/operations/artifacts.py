@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import orjson
 from blake3 import blake3
 from pydantic import Field
 
+from memoree import limits
 from memoree.database import artifacts as rows
 from memoree.database.artifacts import Artifact, Revision
 from memoree.database.index import index_artifact_revision
@@ -17,9 +19,10 @@ from memoree.errors import Code, MemoreeError, invalid, not_found, shown
 from memoree.operations.call import Call
 from memoree.operations.content import (
     ArtifactContent,
+    ContentInput,
     StagedContent,
     indexable_text,
-    is_text_like,
+    is_indexed,
     represented,
 )
 from memoree.operations.context import require_current_revision, require_write_scope
@@ -39,6 +42,7 @@ from memoree.operations.shapes import (
     Title,
 )
 from memoree.operations.view import Applied, Transaction, View
+from memoree.owner import Owner
 
 RETENTION_NOTICE = (
     "The artifact has left current search; a historical search still lists it, without its text. Its bytes, revisions "
@@ -52,7 +56,7 @@ class ArtifactPut(WireModel):
     media_type: MediaType = DEFAULT_MEDIA_TYPE
     provenance: Metadata = Field(default_factory=dict)
     actor: Actor | None = None
-    content: ArtifactContent
+    content: ContentInput
 
 
 class ArtifactGet(WireModel):
@@ -70,7 +74,7 @@ class ArtifactRevise(WireModel):
     media_type: MediaType | None = None
     provenance: Metadata = Field(default_factory=dict)
     actor: Actor | None = None
-    content: ArtifactContent
+    content: ContentInput
 
 
 class ArtifactHistoryInput(HistoryPage):
@@ -82,7 +86,8 @@ class ArtifactForget(WireModel):
     reason: Annotated[Reason, Field(description="why it should no longer be found")]
 
 
-def _existing(view: View, artifact_id: str) -> Artifact:
+def existing(view: View, artifact_id: str) -> Artifact:
+    """Raises `NOT_FOUND` for an unknown artifact."""
     artifact = rows.find(view.db, artifact_id)
     if artifact is None:
         not_found("artifact", artifact_id)
@@ -90,7 +95,7 @@ def _existing(view: View, artifact_id: str) -> Artifact:
 
 
 def _exists_in_write_scope(view: View, call: Call[ArtifactRevise] | Call[ArtifactForget]) -> None:
-    artifact = _existing(view, call.input.artifact_id)
+    artifact = existing(view, call.input.artifact_id)
     require_write_scope(call, artifact.owner, f"artifact {shown(artifact.artifact_id)}")
 
 
@@ -103,19 +108,8 @@ def _exists_in_write_scope(view: View, call: Call[ArtifactRevise] | Call[Artifac
 )
 def put(tx: Transaction, call: Call[ArtifactPut]) -> Applied:
     wanted = call.input
-    artifact = Artifact(
-        artifact_id=tx.new_id("art"),
-        kind=wanted.kind,
-        owner=call.owner,
-        status="active",
-        forgotten_reason=None,
-        head_row=tx.commit_seq,
-        revision_count=1,
-        created_at=tx.now,
-        row_id=tx.commit_seq,
-    )
-    revision = _new_revision(tx, call, number=1, title=wanted.title, media_type=wanted.media_type)
-    rows.insert(tx.db, artifact)
+    draft = Draft(wanted.title, wanted.media_type, staged(call), wanted.provenance, wanted.actor)
+    artifact, revision = create(tx, call.owner, wanted.kind, draft)
     return _recorded(tx, call, artifact, revision)
 
 
@@ -129,21 +123,20 @@ def put(tx: Transaction, call: Call[ArtifactPut]) -> Applied:
 )
 def revise(tx: Transaction, call: Call[ArtifactRevise]) -> Applied:
     wanted = call.input
-    artifact = _existing(tx, wanted.artifact_id)
-    _refuse_if_forgotten(artifact)
+    artifact = existing(tx, wanted.artifact_id)
+    refuse_if_forgotten(artifact)
     previous = rows.head_revision(tx.db, artifact)
     require_current_revision(
         "artifact", artifact.artifact_id, current=previous.revision_id, requested=wanted.if_revision
     )
-    revision = _new_revision(
-        tx,
-        call,
-        number=previous.revision_number + 1,
+    draft = Draft(
         title=wanted.title or previous.title,
         media_type=wanted.media_type or previous.media_type,
+        content=staged(call),
+        provenance=wanted.provenance,
+        actor=wanted.actor,
     )
-    rows.move_head(tx.db, artifact, revision)
-    return _recorded(tx, call, artifact, revision)
+    return _recorded(tx, call, artifact, add_revision(tx, artifact, previous, draft))
 
 
 @mutation(
@@ -155,19 +148,16 @@ def revise(tx: Transaction, call: Call[ArtifactRevise]) -> Applied:
     before_replay=_exists_in_write_scope,
 )
 def forget(tx: Transaction, call: Call[ArtifactForget]) -> Applied:
-    artifact = _existing(tx, call.input.artifact_id)
-    _refuse_if_forgotten(artifact)
-    reason = call.input.reason
-    revision = rows.head_revision(tx.db, artifact)
-    rows.forget(tx.db, artifact, reason, tx.commit_seq)
-    tx.sum.add(rows.forgotten_entry(artifact.artifact_id, reason))
+    artifact = existing(tx, call.input.artifact_id)
+    refuse_if_forgotten(artifact)
+    forgotten = tombstone(tx, artifact, call.input.reason)
     commit_seq = tx.record_event(
         "artifact.forget",
         "artifact",
         artifact.artifact_id,
         payload={"status": "forgotten"},
     )
-    record = ArtifactRecord.of(replace(artifact, status="forgotten", forgotten_reason=reason), revision)
+    record = ArtifactRecord.of(forgotten, rows.head_revision(tx.db, forgotten))
     record.physically_erased = False
     record.retention_notice = RETENTION_NOTICE
     return Applied(record, commit_seq)
@@ -176,7 +166,7 @@ def forget(tx: Transaction, call: Call[ArtifactForget]) -> Applied:
 @read("artifact.get", position=6, input=ArtifactGet, result=ArtifactRecord, needs_context=False)
 def get(view: View, call: Call[ArtifactGet]) -> ArtifactRecord:
     wanted = call.input
-    artifact = _existing(view, wanted.artifact_id)
+    artifact = existing(view, wanted.artifact_id)
     if wanted.revision_id is None:
         revision = rows.head_revision(view.db, artifact)
     else:
@@ -190,7 +180,7 @@ def get(view: View, call: Call[ArtifactGet]) -> ArtifactRecord:
 @read("artifact.history", position=9, input=ArtifactHistoryInput, result=ArtifactHistory, needs_context=False)
 def history(view: View, call: Call[ArtifactHistoryInput]) -> ArtifactHistory:
     wanted = call.input
-    artifact = _existing(view, wanted.artifact_id)
+    artifact = existing(view, wanted.artifact_id)
     before = wanted.before(artifact.revision_count)
     found = rows.page(view.db, artifact, before=before, limit=wanted.limit + 1)
     revisions, truncated = found[: wanted.limit], len(found) > wanted.limit
@@ -209,12 +199,29 @@ def existing_revision(view: View, artifact: Artifact, revision_id: str) -> Revis
     return revision
 
 
+def locate(view: View, artifact_id: str, revision_id: str) -> tuple[Revision, bytes | None]:
+    """A revision, and its verified bytes where they are no blob. As global as `artifact.get`, and raises the same."""
+    revision = existing_revision(view, existing(view, artifact_id), revision_id)
+    return revision, _inline_body(view, revision)
+
+
 def read_body(view: View, revision: Revision) -> bytes:
-    """The bytes of a revision, verified. Raises `INTEGRITY_ERROR` when they are not what the revision says."""
+    """The bytes of a revision, verified. Raises `INTEGRITY_ERROR` when they are not what the revision says, and
+    `CONTENT_TOO_LARGE` for more than any response carries: those are streamed."""
+    if revision.size_bytes > limits.ARTIFACT_BYTES_MAX:
+        raise MemoreeError(
+            Code.CONTENT_TOO_LARGE,
+            f"revision {shown(revision.revision_id)} has {revision.size_bytes} bytes, more than the "
+            f"{limits.ARTIFACT_BYTES_MAX} of any response; ask without include_content, and read them from "
+            "GET /v1/artifacts/{artifact_id}/revisions/{revision_id}/content",
+        )
+    stored = _inline_body(view, revision)
+    return stored if stored is not None else view.blobs.read(revision.blob_hash, revision.size_bytes)
+
+
+def _inline_body(view: View, revision: Revision) -> bytes | None:
     stored = rows.body(view.db, revision)
-    if stored is None:
-        return view.blobs.read(revision.blob_hash, revision.size_bytes)
-    if len(stored) != revision.size_bytes or blake3(stored).digest() != revision.blob_hash:
+    if stored is not None and (len(stored) != revision.size_bytes or blake3(stored).digest() != revision.blob_hash):
         raise MemoreeError(
             Code.INTEGRITY_ERROR,
             f"the stored bytes of revision {shown(revision.revision_id)} do not match their digest",
@@ -222,39 +229,81 @@ def read_body(view: View, revision: Revision) -> bytes:
     return stored
 
 
-def _refuse_if_forgotten(artifact: Artifact) -> None:
+def refuse_if_forgotten(artifact: Artifact) -> None:
+    """Raises `INVALID_REQUEST`: what is forgotten takes no change (§6.5)."""
     if artifact.status == "forgotten":
         invalid(f"artifact {shown(artifact.artifact_id)} is forgotten; put a new one instead")
 
 
-def _staged(call: Call[ArtifactPut] | Call[ArtifactRevise]) -> StagedContent:
+def staged(call: Call[Any]) -> StagedContent:
+    """The content of an operation that carries one."""
     assert call.content is not None, "the content of these operations is staged when they are validated"
     return call.content
 
 
-def _new_revision(
-    tx: Transaction, call: Call[ArtifactPut] | Call[ArtifactRevise], *, number: int, title: str, media_type: str
-) -> Revision:
-    content = _staged(call)
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a revision will hold. `provenance` is a free-form map."""
+
+    title: str
+    media_type: str
+    content: StagedContent
+    provenance: Mapping[str, Any]
+    actor: str | None
+
+
+def create(tx: Transaction, owner: Owner, kind: str, draft: Draft) -> tuple[Artifact, Revision]:
+    """A new artifact with its first revision, searchable at once. The caller records the event."""
+    artifact = Artifact(
+        artifact_id=tx.new_id("art"),
+        kind=kind,
+        owner=owner,
+        status="active",
+        forgotten_reason=None,
+        head_row=tx.commit_seq,
+        revision_count=1,
+        created_at=tx.now,
+        row_id=tx.commit_seq,
+    )
+    revision = _new_revision(tx, draft, number=1)
+    rows.insert(tx.db, artifact)
+    _store(tx, artifact, revision, draft.content)
+    return artifact, revision
+
+
+def add_revision(tx: Transaction, artifact: Artifact, previous: Revision, draft: Draft) -> Revision:
+    """A new current revision of an active artifact in place of `previous`. The caller records the event."""
+    revision = _new_revision(tx, draft, number=previous.revision_number + 1)
+    rows.move_head(tx.db, artifact, revision)
+    _store(tx, artifact, revision, draft.content)
+    return revision
+
+
+def tombstone(tx: Transaction, artifact: Artifact, reason: str) -> Artifact:
+    """Take an active artifact out of current retrieval for good, and erase nothing (§6.5). The caller records the
+    event."""
+    rows.forget(tx.db, artifact, reason, tx.commit_seq)
+    tx.sum.add(rows.forgotten_entry(artifact.artifact_id, reason))
+    return replace(artifact, status="forgotten", forgotten_reason=reason)
+
+
+def _new_revision(tx: Transaction, draft: Draft, *, number: int) -> Revision:
     return Revision(
         revision_id=tx.new_id("arev"),
         revision_number=number,
-        title=title,
-        media_type=media_type,
-        blob_hash=content.digest,
-        size_bytes=content.size,
-        provenance=orjson.dumps(call.input.provenance).decode(),
-        actor=call.input.actor,
+        title=draft.title,
+        media_type=draft.media_type,
+        blob_hash=draft.content.digest,
+        size_bytes=draft.content.size,
+        provenance=orjson.dumps(draft.provenance).decode(),
+        actor=draft.actor,
         created_at=tx.now,
         row_id=tx.commit_seq,
     )
 
 
-def _recorded(
-    tx: Transaction, call: Call[ArtifactPut] | Call[ArtifactRevise], artifact: Artifact, revision: Revision
-) -> Applied:
-    """Store a revision whose artifact row is in place, index it, and consume the commit number."""
-    content = _staged(call)
+def _store(tx: Transaction, artifact: Artifact, revision: Revision, content: StagedContent) -> None:
+    """Store, index and count a revision whose artifact row is in place."""
     rows.insert_revision(tx.db, artifact, revision, content.data if content.inline else None)
     index_artifact_revision(
         tx.db,
@@ -264,6 +313,12 @@ def _recorded(
         stored_inline=content.inline,
     )
     tx.sum.add(rows.revision_entry(artifact, revision))
+
+
+def _recorded(
+    tx: Transaction, call: Call[ArtifactPut] | Call[ArtifactRevise], artifact: Artifact, revision: Revision
+) -> Applied:
+    """Consume the commit number for a stored revision."""
     commit_seq = tx.record_event(
         call.operation.name,
         "artifact",
@@ -276,7 +331,7 @@ def _recorded(
 
 
 def _searchable_text(tx: Transaction, content: StagedContent, media_type: str) -> str | None:
-    if not is_text_like(media_type):
+    if not is_indexed(media_type, content.size):
         return None
     data = content.data if content.data is not None else tx.blobs.read(content.digest, content.size)
     return indexable_text(media_type, data)

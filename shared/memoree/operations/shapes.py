@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, model_val
 
 from memoree import clock, limits
 from memoree.database import artifacts, claims
-from memoree.envelope import Horizon, WireModel, bounded
+from memoree.envelope import Horizon, WireModel, bounded, length
 from memoree.operations.content import ArtifactContent
 from memoree.owner import Owner
 
@@ -21,11 +21,6 @@ DEFAULT_MEDIA_TYPE = "text/plain; charset=utf-8"
 ClaimType = Literal["fact", "decision", "constraint", "preference", "procedure", "observation"]
 ClaimStatus = Literal["active", "superseded", "retracted", "conflicted"]
 ArtifactStatus = Literal["active", "forgotten"]
-
-
-def _length(bytes_max: int, **more: str) -> WithJsonSchema:
-    """What JSON Schema can say of a byte bound: its lengths count characters, of which there are never more."""
-    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": bytes_max, **more})
 
 
 def _media_type(text: str) -> str:
@@ -64,26 +59,26 @@ def _depth(value: Any) -> int:
     return int(isinstance(value, dict | list)) + max(map(_depth, children), default=0)
 
 
-EntityId = Annotated[str, bounded(limits.ID_BYTES_MAX), _length(limits.ID_BYTES_MAX)]
-Kind = Annotated[str, bounded(limits.KIND_BYTES_MAX), _length(limits.KIND_BYTES_MAX)]
-Title = Annotated[str, bounded(limits.TITLE_BYTES_MAX), _length(limits.TITLE_BYTES_MAX)]
+EntityId = Annotated[str, bounded(limits.ID_BYTES_MAX), length(limits.ID_BYTES_MAX)]
+Kind = Annotated[str, bounded(limits.KIND_BYTES_MAX), length(limits.KIND_BYTES_MAX)]
+Title = Annotated[str, bounded(limits.TITLE_BYTES_MAX), length(limits.TITLE_BYTES_MAX)]
 MediaType = Annotated[
     str,
     bounded(limits.MEDIA_TYPE_BYTES_MAX),
     AfterValidator(_media_type),
-    _length(limits.MEDIA_TYPE_BYTES_MAX, pattern="/"),
+    length(limits.MEDIA_TYPE_BYTES_MAX, pattern="/"),
 ]
-Actor = Annotated[str, bounded(limits.ACTOR_BYTES_MAX), _length(limits.ACTOR_BYTES_MAX)]
-Reason = Annotated[str, bounded(limits.REASON_BYTES_MAX), _length(limits.REASON_BYTES_MAX)]
-Statement = Annotated[str, bounded(limits.STATEMENT_BYTES_MAX), _length(limits.STATEMENT_BYTES_MAX)]
-SourceName = Annotated[str, bounded(limits.SOURCE_NAME_BYTES_MAX), _length(limits.SOURCE_NAME_BYTES_MAX)]
-SourceLocator = Annotated[str, bounded(limits.SOURCE_LOCATOR_BYTES_MAX), _length(limits.SOURCE_LOCATOR_BYTES_MAX)]
-SourceCursor = Annotated[str, bounded(limits.SOURCE_CURSOR_BYTES_MAX), _length(limits.SOURCE_CURSOR_BYTES_MAX)]
-HealthMessage = Annotated[str, bounded(limits.HEALTH_MESSAGE_BYTES_MAX), _length(limits.HEALTH_MESSAGE_BYTES_MAX)]
-ExternalId = Annotated[str, bounded(limits.EXTERNAL_ID_BYTES_MAX), _length(limits.EXTERNAL_ID_BYTES_MAX)]
-ProjectionKey = Annotated[str, bounded(limits.PROJECTION_KEY_BYTES_MAX), _length(limits.PROJECTION_KEY_BYTES_MAX)]
-ProjectionText = Annotated[str, bounded(limits.PROJECTION_TEXT_BYTES_MAX), _length(limits.PROJECTION_TEXT_BYTES_MAX)]
-GeneratorTag = Annotated[str, bounded(limits.GENERATOR_TAG_BYTES_MAX), _length(limits.GENERATOR_TAG_BYTES_MAX)]
+Actor = Annotated[str, bounded(limits.ACTOR_BYTES_MAX), length(limits.ACTOR_BYTES_MAX)]
+Reason = Annotated[str, bounded(limits.REASON_BYTES_MAX), length(limits.REASON_BYTES_MAX)]
+Statement = Annotated[str, bounded(limits.STATEMENT_BYTES_MAX), length(limits.STATEMENT_BYTES_MAX)]
+SourceName = Annotated[str, bounded(limits.SOURCE_NAME_BYTES_MAX), length(limits.SOURCE_NAME_BYTES_MAX)]
+SourceLocator = Annotated[str, bounded(limits.SOURCE_LOCATOR_BYTES_MAX), length(limits.SOURCE_LOCATOR_BYTES_MAX)]
+SourceCursor = Annotated[str, bounded(limits.SOURCE_CURSOR_BYTES_MAX), length(limits.SOURCE_CURSOR_BYTES_MAX)]
+HealthMessage = Annotated[str, bounded(limits.HEALTH_MESSAGE_BYTES_MAX), length(limits.HEALTH_MESSAGE_BYTES_MAX)]
+ExternalId = Annotated[str, bounded(limits.EXTERNAL_ID_BYTES_MAX), length(limits.EXTERNAL_ID_BYTES_MAX)]
+ProjectionKey = Annotated[str, bounded(limits.PROJECTION_KEY_BYTES_MAX), length(limits.PROJECTION_KEY_BYTES_MAX)]
+ProjectionText = Annotated[str, bounded(limits.PROJECTION_TEXT_BYTES_MAX), length(limits.PROJECTION_TEXT_BYTES_MAX)]
+GeneratorTag = Annotated[str, bounded(limits.GENERATOR_TAG_BYTES_MAX), length(limits.GENERATOR_TAG_BYTES_MAX)]
 Metadata = Annotated[dict[str, Any], AfterValidator(within_metadata_bounds)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 ByteOffset = Annotated[int, Field(ge=0)]

@@ -78,6 +78,9 @@ CREATE TABLE sources (
     commit_seq        INTEGER NOT NULL      -- the last commit that touched it
 ) STRICT;
 
+-- NULL is no task of its own: a source of the project and one of a task may share a name.
+CREATE UNIQUE INDEX source_names ON sources (workspace_id, project_id, coalesce(task_id, ''), name);
+
 CREATE TABLE source_items (
     row_id                 INTEGER PRIMARY KEY,  -- the commit that delivered it first
     source_row             INTEGER NOT NULL REFERENCES sources (row_id),
@@ -152,6 +155,11 @@ CREATE TABLE feedback_key (
     id   INTEGER PRIMARY KEY CHECK (id = 1),
     key  BLOB    NOT NULL CHECK (length(key) = 32)
 ) STRICT;
+
+-- Lists of one project, newest first: an index ends in the row id, which is the commit that made the row.
+CREATE INDEX artifacts_by_project ON artifacts (workspace_id, project_id);
+CREATE INDEX claims_by_project ON claims (workspace_id, project_id);
+CREATE INDEX relations_by_project ON relations (workspace_id, project_id);
 
 CREATE TRIGGER relations_are_immutable BEFORE UPDATE ON relations WHEN (SELECT erasing FROM meta) = 0
 BEGIN SELECT raise(ABORT, 'relations are immutable'); END;
