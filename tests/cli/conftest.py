@@ -119,6 +119,8 @@ def answering(handle: Callable[[BaseHTTPRequestHandler, bytes], None]) -> Iterat
         def do_POST(self) -> None:
             handle(self, self.rfile.read(int(self.headers["Content-Length"])))
 
+        do_PUT = do_POST
+
         def log_message(self, *_: object) -> None:
             pass
 

@@ -72,7 +72,7 @@ def shown_default(field: FieldInfo) -> str:
         return "required"
     if field.default is None:
         return ""
-    if isinstance(field.default, tuple):
+    if isinstance(field.default, bool | tuple):
         return f"`{orjson.dumps(field.default).decode()}`"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from memoree import limits
 from memoree.cli.wrapper import parse_evidence
 from memoree.errors import Code, MemoreeError
 
-from .conftest import CONTEXT, PROGRAM, Json, Shell, answering
+from .conftest import CONTEXT, Shell, answering
 
 NOWHERE = ("--endpoint", "http://127.0.0.1:9")
 
@@ -202,56 +200,6 @@ def test_bad_evidence_is_refused_before_anything_is_sent(project: Shell) -> None
     run.refused("INVALID_REQUEST", 2)
 
 
-# --- on a terminal ----------------------------------------------------------------------------------------------
-
-
-def on_terminal(shell: Shell, *arguments: str, columns: int = 120) -> tuple[int, str]:
-    """Exit status and output of a command whose standard output and error are a terminal."""
-    ours, theirs = pty.openpty()
-    environment = shell.environment | {"TERM": "dumb", "COLUMNS": str(columns)}
-    process = subprocess.Popen(
-        [PROGRAM, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=shell.cwd,
-        env=environment,
-    )
-    os.close(theirs)
-    output = bytearray()
-    while chunk := _read(ours):
-        output += chunk
-    os.close(ours)
-    return process.wait(60), output.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # how Linux says that the last writer has gone
-        return b""
-
-
-def test_a_terminal_gets_a_table_and_json_on_request(project: Shell) -> None:
-    assert project.run("claim", "assert", "fact", "The glaze is celadon.").result
-    status, table = on_terminal(project, "search", "celadon")
-    assert status == 0
-    assert "The glaze is celadon." in table and '"ok"' not in table
-    status, asked = on_terminal(project, "search", "celadon", "--json")
-    assert json.loads(asked)["ok"]
-    status, failed = on_terminal(project, "claim", "get", "clm_missing")
-    assert status == 3 and "NOT_FOUND" in failed and '"ok"' not in failed
-
-
-def test_ids_and_citations_stay_in_one_piece_on_a_narrow_terminal(project: Shell) -> None:
-    artifact = project.run("artifact", "put", "-", "--title", "A firing " * 20, stdin=b"celadon glaze").result
-    citation = project.run("search", "celadon").result["hits"][0]["citation"]
-    assert len(citation) > 80
-    assert citation in on_terminal(project, "search", "celadon", columns=80)[1].splitlines()[-1]
-    history = on_terminal(project, "artifact", "history", artifact["artifact_id"], columns=80)[1]
-    assert artifact["revision_id"] in history
-
-
 def test_a_forgotten_artifact_is_listed_by_historical_search_only_and_without_its_text(project: Shell) -> None:
     artifact = project.run("artifact", "put", "-", "--title", "glaze notes", stdin=b"celadon glaze").result
     forgotten = project.run("artifact", "forget", artifact["artifact_id"], "--reason", "dropped").result
@@ -260,14 +208,3 @@ def test_a_forgotten_artifact_is_listed_by_historical_search_only_and_without_it
     found = project.run("search", "glaze", "--include-historical")
     assert [hit["status"] for hit in found.result["hits"]] == ["forgotten"]
     assert b"celadon" not in found.stdout
-
-
-def test_stored_text_cannot_command_the_terminal(project: Shell) -> None:
-    hostile: Json = {"type": "text", "data": "harmless\x1b]0;owned\x07\x9b2J\r overwritten \u202e"}
-    given = {"kind": "log", "title": "t\x1b[2J", "content": hostile}
-    artifact = project.call("artifact.put", given, idempotency_key="k").result["artifact_id"]
-    for command in (["artifact", "get", artifact], ["artifact", "history", artifact], ["search", "harmless"]):
-        status, output = on_terminal(project, *command)
-        assert status == 0
-        assert not set("\x1b\x07\x9b\u202e") & set(output)
-    assert "\\x1b]0;owned" in on_terminal(project, "artifact", "get", artifact)[1]

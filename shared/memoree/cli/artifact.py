@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from memoree.cli.parsing import Group, key_option
+from memoree.cli.parsing import Group, current_invocation, key_option
 from memoree.cli.wrapper import actor, perform, perform_mutation
+from memoree.errors import Code, MemoreeError
 
 SOURCE = "PATH|-"
 
@@ -38,6 +39,45 @@ def put(source: str, kind: str, title: str | None, media_type: str | None, idemp
         "actor": actor(),
     }
     return perform_mutation("artifact.put", given, key=idempotency_key)
+
+
+@artifact.command()
+@click.argument("path", metavar="PATH")
+@click.option("--kind", default="document", show_default=True)
+@click.option("--title", help="[default: the path]")
+@click.option("--media-type", metavar="TYPE", help="[default: by the name's extension]")
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    help="Names this change: another upload under the same key is a conflict.  [default: a new one]",
+)
+def upload(path: str, kind: str, title: str | None, media_type: str | None, idempotency_key: str | None) -> int:
+    """Store a large file, up to 5 GiB, as a new artifact.
+
+    Needs an http:// or https:// endpoint. The content is sent first, to the server or straight to its store, and named
+    in the request; the server checks its length and digest before the artifact exists.
+    """
+    from memoree.cli.files import label_of, media_type_of, open_source
+    from memoree.client.http import HttpEndpoint
+    from memoree.client.upload import upload
+
+    invocation = current_invocation()
+    endpoint = invocation.open_endpoint()
+    if not isinstance(endpoint, HttpEndpoint):
+        raise MemoreeError(Code.CONFIG_ERROR, "an upload needs a server: name one with --endpoint http://HOST:PORT")
+    invocation.resolve_context()  # who has none should know before gigabytes are sent
+    found, opened = open_source(path)
+    with opened as file:
+        upload_id = upload(endpoint, file)
+    given = {
+        "kind": kind,
+        "title": title if title is not None else label_of(found),
+        "media_type": media_type if media_type is not None else media_type_of(found),
+        "content": {"type": "upload", "upload_id": upload_id},
+        "provenance": {"source": label_of(found)},
+        "actor": actor(),
+    }
+    return perform_mutation("artifact.put", given, key=idempotency_key, patient=True)
 
 
 @artifact.command()

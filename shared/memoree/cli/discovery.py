@@ -46,3 +46,12 @@ def capabilities() -> int:
 def doctor() -> int:
     """State of the store: versions, storage and retrieval modes, the last commit."""
     return perform("doctor", {})
+
+
+@click.command(cls=Command)
+def verify() -> int:
+    """Check the store against itself: rows, indexes, blobs, events, conflict cases.
+
+    The exit status is 0 whatever is found; read `ok` in the result.
+    """
+    return perform("verify", {})

@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError, invalid, shown
@@ -46,15 +46,29 @@ def read_source(name: str) -> Source:
     """
     if name == STDIN_NAME:
         return Source(STDIN_LABEL, wire_content(_read_bounded(sys.stdin.buffer)), TEXT_MEDIA_TYPE)
+    path, opened = open_source(name)
+    with opened as file:
+        if os.fstat(file.fileno()).st_size > limits.ARTIFACT_BYTES_MAX:
+            raise _too_large()
+        try:
+            data = _read_bounded(file)
+        except OSError as error:
+            _unreadable(name, error)
+    return Source(label_of(path), wire_content(data), media_type_of(path))
+
+
+def open_source(name: str) -> tuple[Path, BinaryIO]:
+    """A file, open for reading, and where it really is. Raises `INVALID_REQUEST` for what is no file."""
     try:
         path = Path(name).resolve(strict=True)
-        with open_regular_file(path) as file:
-            if os.fstat(file.fileno()).st_size > limits.ARTIFACT_BYTES_MAX:
-                raise _too_large()
-            data = _read_bounded(file)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that point at each other
-        invalid(f"{shown(name)} cannot be read: {getattr(error, 'strerror', None) or error}")
-    return Source(os.fsencode(path).decode(errors="replace"), wire_content(data), media_type_of(path))
+        return path, open_regular_file(path)
+    except (OSError, RuntimeError, ValueError) as error:  # links that point at each other; a NUL in the name
+        _unreadable(name, error)
+
+
+def label_of(path: Path) -> str:
+    """What a file is called where it is stored."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def media_type_of(path: Path) -> str:
@@ -87,7 +101,7 @@ def materialize(result: dict[str, Any], destination: Path, *, replace: bool) -> 
     path = Path(os.path.abspath(destination))  # noqa: PTH100 - a link is replaced, not followed
     _publish(path, data, replace=replace)
     shown_result = {name: value for name, value in result.items() if name != "content"}
-    return {**shown_result, "materialized_path": os.fsencode(path).decode(errors="replace")}
+    return {**shown_result, "materialized_path": label_of(path)}
 
 
 def _publish(path: Path, data: bytes, *, replace: bool) -> None:
@@ -113,6 +127,10 @@ def _publish(path: Path, data: bytes, *, replace: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _unreadable(name: str, error: Exception) -> NoReturn:
+    invalid(f"{shown(name)} cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
 def _read_bounded(file: BinaryIO) -> bytes:
     data = file.read(limits.ARTIFACT_BYTES_MAX + 1)
     if len(data) > limits.ARTIFACT_BYTES_MAX:
@@ -122,7 +140,9 @@ def _read_bounded(file: BinaryIO) -> bytes:
 
 def _too_large() -> MemoreeError:
     return MemoreeError(
-        Code.CONTENT_TOO_LARGE, f"the content has more than {limits.ARTIFACT_BYTES_MAX} bytes, the limit of an artifact"
+        Code.CONTENT_TOO_LARGE,
+        f"the content has more than {limits.ARTIFACT_BYTES_MAX} bytes, the limit of a request; "
+        "`memoree artifact upload` sends more",
     )
 
 

@@ -50,7 +50,7 @@ def print_success(
 
 def explain_failure(error: Mapping[str, Any]) -> None:
     """The `error` object for a person, on standard error."""
-    from memoree.cli.tables import visible
+    from memoree.cli.terminal import visible
 
     lines = [f"memoree: {error['code']}: {error['message']}"]
     if hint := error.get("hint"):

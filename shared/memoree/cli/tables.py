@@ -1,123 +1,307 @@
-"""Results for people: tables and fields, on a terminal only.
+"""Results for people, on a terminal only: what something says, how it is, and the ids to go on with.
 
-Stored text is untrusted. Before it reaches a terminal its control characters are made visible: an artifact must not
-be able to move the cursor, rewrite what was printed or answer in the user's name.
+The envelope has everything (`--json`); here stands what a person decides by.
 """
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import orjson
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-LINES = re.compile(r"\r\n?|\n")
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters of both sets, and the marks that reorder text in both directions."""
+from memoree.citation import ArtifactCitation, Span
+from memoree.cli import terminal
+from memoree.cli.terminal import document, facts, fields, heading, indented, listed, note, one_piece
 
-NOTHING = Text("nothing found")
-INDENT = 2
+Record = Mapping[str, Any]
+Parts = Iterator[RenderableType]
+
 HISTORY_COLUMNS = ("revision_number", "revision_id", "revision_created_at", "title", "statement")
+FINGERPRINT_DIGITS = 12
+"""Enough to tell the queries of one person apart."""
 
 
-def visible(text: str) -> str:
-    """The text with control characters as escapes, line ends and tabs kept."""
-    return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", LINES.sub("\n", text))
-
-
-def show(op: str, result: Mapping[str, Any]) -> None:
+def show(op: str, result: Record) -> None:
     """Print the result of an operation."""
-    _console().print(RENDERERS.get(op, fields)(result), crop=False)
+    terminal.console().print(RENDERERS.get(op, fields)(result), crop=False)
 
 
-def show_fields(result: Mapping[str, Any]) -> None:
-    _console().print(fields(result))
+def show_fields(result: Record) -> None:
+    terminal.console().print(fields(result))
 
 
-def _console() -> Console:
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+# --- artifacts and claims ---------------------------------------------------------------------------------------
 
 
-def fields(result: Mapping[str, Any]) -> RenderableType:
-    """One line per member; content last and as it is."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in result.items():
-        if name != "content":
-            table.add_row(name, _cell(value))
-    content = result.get("content")
-    return table if content is None else Group(table, Text(""), _content(content))
+def artifact(record: Record) -> RenderableType:
+    """The record, and the content where there is any."""
+    content = record.get("content")
+    shown = () if content is None else (Text(""), _content(content))
+    return Group(*_artifact(record), *shown)
 
 
-def history(result: Mapping[str, Any]) -> RenderableType:
+def _artifact(record: Record) -> Parts:
+    yield heading(record["title"], record["status"])
+    yield one_piece(f"{record['artifact_id']}@{record['revision_id']}")
+    yield facts(
+        record["kind"],
+        record["media_type"],
+        f"{record['size_bytes']} bytes",
+        *_revision(record),
+        _committed(record),
+    )
+    if "forgotten_reason" in record:
+        yield indented(f"forgotten: {record['forgotten_reason']}")
+    if "materialized_path" in record:
+        yield one_piece(f"written to {record['materialized_path']}")
+    if "retention_notice" in record:
+        yield note(record["retention_notice"])
+
+
+def claim(record: Record) -> RenderableType:
+    return Group(*_claim(record))
+
+
+def _claim(record: Record) -> Parts:
+    yield heading(record["statement"], record["status"])
+    yield one_piece(f"{record['claim_id']}@{record['revision_id']}")
+    yield facts(
+        record["claim_type"],
+        f"confidence {record['confidence']}" if "confidence" in record else None,
+        f"valid from {record['valid_from']}" if "valid_from" in record else None,
+        f"valid until {record['valid_until']}" if "valid_until" in record else None,
+        *_revision(record),
+        _committed(record),
+    )
+    if "retraction_reason" in record:
+        yield indented(f"retracted: {record['retraction_reason']}")
+    yield from (one_piece(_cited(locator)) for locator in record["evidence"])
+
+
+def _revision(record: Record) -> Iterator[str]:
+    yield f"revision {record['revision_number']} of {record['revision_created_at']}"
+    if "actor" in record:
+        yield f"by {record['actor']}"
+
+
+def _committed(record: Record) -> str | None:
+    """Of an acknowledgement: the commit it belongs to, and a word when that is not the first of its kind."""
+    if "created" not in record:
+        return None
+    return f"commit {record['commit_seq']}" + ("" if record["created"] else ", created: no")
+
+
+def _cited(locator: Record) -> str:
+    span = Span(locator["start_byte"], locator["end_byte"]) if "start_byte" in locator else None
+    return str(ArtifactCitation(locator["artifact_id"], locator["revision_id"], span))
+
+
+def history(result: Record) -> RenderableType:
     revisions = result["revisions"]
     columns = [name for name in HISTORY_COLUMNS if any(name in revision for revision in revisions)]
     rows = [[revision.get(name, "") for name in columns] for revision in revisions]
-    return _with_notes(_table(columns, rows), result, "next_before_revision_number")
+    return listed([terminal.table(columns, rows)], result, "next_before_revision_number")
 
 
-def hits(result: Mapping[str, Any]) -> RenderableType:
+def hits(result: Record) -> RenderableType:
     """Three lines each: the citation alone is wider than many terminals, and stays in one piece to be copied."""
-    listed = [part for hit in result["hits"] for part in _hit(hit)]
-    return _with_notes(Group(*listed) if listed else NOTHING, result, "refine_hint", "broaden_hint")
+    found = (part for hit in result["hits"] for part in _hit(hit))
+    return listed(found, result, "refine_hint", "broaden_hint")
 
 
-def _hit(hit: Mapping[str, Any]) -> Iterator[RenderableType]:
-    title = _cell(hit["title"])
-    title.stylize("bold")
-    yield title + Text(f"  {visible(hit['status'])}")
-    yield Padding(_cell(hit["excerpt"]), (0, 0, 0, INDENT))
-    yield Text(" " * INDENT + visible(hit["citation"]), no_wrap=True, overflow="ignore")
+def _hit(hit: Record) -> Parts:
+    yield heading(hit["title"], hit["status"])
+    yield indented(hit["excerpt"])
+    yield one_piece(hit["citation"])
 
 
-def text_content(result: Mapping[str, Any]) -> RenderableType:
+def cited(result: Record) -> RenderableType:
+    rest = f"cut: {result['remaining_bytes']} more bytes were asked for" if result["truncated"] else None
+    shown = [one_piece(result["citation"], indent=0), facts(result["media_type"], f"{result['byte_count']} bytes")]
+    return Group(*shown, Text(""), _content(result["content"]), *([note(rest)] if rest else []))
+
+
+# --- relations and conflicts ------------------------------------------------------------------------------------
+
+
+def relation(record: Record) -> RenderableType:
+    """From the source, by the relation, to the target."""
+    source, target = (f"{record[f'{end}_type']}:{record[f'{end}_id']}" for end in ("source", "target"))
+    return Group(
+        one_piece(source, indent=0),
+        heading(f"  {record['relation']}"),
+        one_piece(target, indent=0),
+        facts(record["relation_id"], f"put {record['created_at']}", _committed(record)),
+    )
+
+
+def relations(result: Record) -> RenderableType:
+    anchor = (result["entity_type"], result["entity_id"])
+    found = (part for record in result["relations"] for part in _edge(record, anchor))
+    return listed(found, result, "next_before_commit_seq", "broaden_hint")
+
+
+def _edge(record: Record, anchor: tuple[str, str]) -> Parts:
+    """An edge as the anchor sees it: an arrow to it or from it, and the other end."""
+    outgoing = (record["source_type"], record["source_id"]) == anchor
+    arrow, other = ("→", "target") if outgoing else ("←", "source")
+    yield one_piece(f"{arrow} {record['relation']}  {record[f'{other}_type']}:{record[f'{other}_id']}", indent=0)
+    yield facts(record["relation_id"], f"put {record['created_at']}", f"commit {record['relation_commit_seq']}")
+
+
+def conflicts(result: Record) -> RenderableType:
+    found = (part for case in result["conflicts"] for part in _case(case))
+    return listed(found, result, "next_before_case_sequence", "broaden_hint")
+
+
+def _case(case: Record) -> Parts:
+    yield heading(f"case {case['case_sequence']}", case["state"])
+    for end in (case["source"], case["target"]):
+        frozen, current = end["frozen"], end["current"]
+        yield indented(f"{frozen['statement']}  {frozen['status']}")
+        yield one_piece(f"{end['claim_id']}@{frozen['revision_id']}")
+        if not end["frozen_is_current"]:
+            yield indented(f"now: {current['statement']}")
+    yield facts(case["case_id"], f"opened {case['opened_at']}", case.get("state_reason"))
+
+
+# --- sources and projections ------------------------------------------------------------------------------------
+
+
+def source(record: Record) -> RenderableType:
+    return Group(*_source(record, _committed(record)))
+
+
+def _source(record: Record, committed: str | None) -> Parts:
+    yield heading(record["name"], record["health"])
+    yield one_piece(record["source_id"])
+    seen = f"last observed {record['last_observed_at']}" if "last_observed_at" in record else None
+    cursor = f"cursor {record['cursor']}" if "cursor" in record else None
+    yield facts(record["kind"], record.get("locator"), seen, cursor, committed)
+    if "health_message" in record:
+        yield indented(record["health_message"])
+
+
+def item(result: Record) -> RenderableType:
+    """What became of an item, with its artifact and its source."""
+    delivered = result["item"]
+    state = heading(f"{delivered['external_id']} at {delivered['external_revision']}", delivered["state"])
+    return Group(state, facts(_committed(result)), *_artifact(result["artifact"]), *_source(result["source"], None))
+
+
+def projection(record: Record) -> RenderableType:
+    return Group(*_projection(record))
+
+
+def projections(result: Record) -> RenderableType:
+    return listed((part for record in result["projections"] for part in _projection(record)), result)
+
+
+def _projection(record: Record) -> Parts:
+    yield heading(record["text"], record["status"])
+    yield one_piece(record["projection_id"])
+    spans = " ".join(f"{span['start_byte']}-{span['end_byte']}" for span in record["evidence_spans"])
+    made_by = f"{record['generator']} {record['generator_version']}"
+    yield facts(record["kind"], record["projection_key"], f"bytes {spans}", made_by, _committed(record))
+    if "dropped_reason" in record:
+        yield indented(f"dropped: {record['dropped_reason']}")
+
+
+# --- feedback ---------------------------------------------------------------------------------------------------
+
+
+def feedback(record: Record) -> RenderableType:
+    return Group(*_feedback(record))
+
+
+def feedback_page(result: Record) -> RenderableType:
+    found = (part for record in result["feedback"] for part in _feedback(record))
+    return listed(found, result, "next_before_commit_seq")
+
+
+def feedback_export(result: Record) -> RenderableType:
+    found = (part for case in result["cases"] for part in _judged(case, case["query"]))
+    return listed(found, result, "next_before_commit_seq")
+
+
+def _feedback(record: Record) -> Parts:
+    digits = record["query_fingerprint"][:FINGERPRINT_DIGITS]
+    return _judged(record, record.get("retained_query", f"query {digits}…"))
+
+
+def _judged(record: Record, query: str) -> Parts:
+    yield heading(query, record["outcome"])
+    actor = f"by {record['actor']}" if "actor" in record else None
+    yield facts(record["feedback_id"], f"recorded {record['created_at']}", actor, _committed(record))
+    if "note" in record:
+        yield indented(record["note"])
+    yield from (one_piece(citation) for citation in record["citations"])
+
+
+# --- the service ------------------------------------------------------------------------------------------------
+
+
+def verification(result: Record) -> RenderableType:
+    counted = {name: value for name, value in result.items() if name not in ("ok", "issues", "warnings")}
+    found = [indented(issue) for issue in result["issues"]]
+    remarks = [note(warning) for warning in result["warnings"]]
+    return Group(
+        heading("the store is sound" if result["ok"] else "the store is damaged"), *found, *remarks, fields(counted)
+    )
+
+
+def capabilities(result: Record) -> RenderableType:
+    names = [entry["operation"] for entry in result["operations"]]
+    return fields({**result, "operations": names})
+
+
+def text_content(result: Record) -> RenderableType:
     return _content(result["content"])
-
-
-def document(result: Mapping[str, Any]) -> RenderableType:
-    return Text(visible(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()))
-
-
-RENDERERS: Mapping[str, Callable[[Mapping[str, Any]], RenderableType]] = {
-    "artifact.history": history,
-    "claim.history": history,
-    "instructions": text_content,
-    "schema": document,
-    "search": hits,
-}
-"""Operations whose result is more than a list of members."""
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column.endswith("_id"))
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    return table if rows else NOTHING
-
-
-def _with_notes(table: RenderableType, result: Mapping[str, Any], *names: str) -> RenderableType:
-    notes = [Text(f"{name}: {visible(str(result[name]))}", style="italic") for name in names if name in result]
-    return Group(table, *notes)
 
 
 def _content(content: Any) -> RenderableType:
     if isinstance(content, str):
-        return Text(visible(content))
-    if isinstance(content, Mapping) and content.get("type") == "text":
-        return Text(visible(str(content["data"])))
-    if isinstance(content, Mapping) and content.get("type") == "base64":
-        return Text("the content is not text; --output PATH writes it to a file", style="italic")
+        return terminal.plain(content)
+    if content.get("type") == "text":
+        return terminal.plain(content["data"])
+    if content.get("type") == "base64":
+        return note("the content is not text; --output PATH writes it to a file")
     return document(content)
 
 
-def _cell(value: Any) -> Text:
-    return Text(visible(value if isinstance(value, str) else orjson.dumps(value).decode()))
+RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
+    "artifact.put": artifact,
+    "artifact.get": artifact,
+    "artifact.revise": artifact,
+    "artifact.history": history,
+    "artifact.forget": artifact,
+    "citation.get": cited,
+    "claim.assert": claim,
+    "claim.get": claim,
+    "claim.history": history,
+    "claim.revise": claim,
+    "claim.retract": claim,
+    "relation.put": relation,
+    "relation.list": relations,
+    "conflict.list": conflicts,
+    "source.register": source,
+    "source.get": source,
+    "source.ingest": item,
+    "source.checkpoint": source,
+    "source.withdraw": item,
+    "projection.put": projection,
+    "projection.list": projections,
+    "projection.drop": projection,
+    "feedback.record": feedback,
+    "feedback.get": feedback,
+    "feedback.list": feedback_page,
+    "feedback.export": feedback_export,
+    "capabilities": capabilities,
+    "instructions": text_content,
+    "schema": document,
+    "search": hits,
+    "verify": verification,
+}
+"""Operations whose result is more than a list of members."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from memoree import citation
 from memoree.cli.output import explain_failure, print_body, report_failure, status_of
 from memoree.cli.parsing import current_invocation
-from memoree.errors import MemoreeError, invalid
+from memoree.errors import Code, MemoreeError, invalid, shown
+
+if TYPE_CHECKING:
+    from memoree.client.request import Answer, Endpoint, Outgoing
 
 ACTOR_VARIABLE = "MEMOREE_ACTOR"
-CITATION_PREFIX = "memoree://artifact/"
-"""Of the citations in search results; cited claims are no evidence."""
+ENTITY_TYPES = ("artifact", "claim")
+
+PATIENCE_SECONDS = 900.0
+"""For content that somebody has to read in full before it is stored."""
+PENDING_PAUSE_SECONDS = 1.0
 
 Finish = Callable[[dict[str, Any]], dict[str, Any]]
 """Work on the result of a success before it is printed; a `MemoreeError` makes it a failure."""
@@ -23,9 +31,10 @@ def perform(op: str, input: Mapping[str, Any], *, finish: Finish | None = None) 
     return _perform(op, input, {}, finish)
 
 
-def perform_mutation(op: str, input: Mapping[str, Any], *, key: str | None) -> int:
-    """As `perform`, with an idempotency key: the given one, else one that is unique to this invocation."""
-    return _perform(op, input, {"idempotency_key": key}, None)
+def perform_mutation(op: str, input: Mapping[str, Any], *, key: str | None, patient: bool = False) -> int:
+    """As `perform`, with an idempotency key: the given one, else one that is unique to this invocation. With `patient`
+    an outcome that is pending is asked for again."""
+    return _perform(op, input, {"idempotency_key": key}, None, wait_seconds=PATIENCE_SECONDS if patient else 0.0)
 
 
 def actor() -> str | None:
@@ -33,8 +42,15 @@ def actor() -> str | None:
     return os.environ.get(ACTOR_VARIABLE)
 
 
-def _perform(op: str, input: Mapping[str, Any], members: dict[str, Any], finish: Finish | None) -> int:
-    from memoree.client.request import encode_request, send, with_context
+def _perform(
+    op: str,
+    input: Mapping[str, Any],
+    members: dict[str, Any],
+    finish: Finish | None,
+    *,
+    wait_seconds: float = 0.0,
+) -> int:
+    from memoree.client.request import encode_request, with_context
     from memoree.ids import new_id
 
     invocation = current_invocation()
@@ -45,7 +61,7 @@ def _perform(op: str, input: Mapping[str, Any], members: dict[str, Any], finish:
     try:
         document = {"v": 1, "request_id": request_id, "op": op, **members, "input": given}
         request = encode_request(with_context(document, invocation.ambient))
-        answer = send(request, invocation.open_endpoint())
+        answer = _decided(request, invocation.open_endpoint(), wait_seconds)
         body, envelope = answer.body, answer.envelope
         if answer.ok and finish is not None:
             import orjson
@@ -65,6 +81,16 @@ def _perform(op: str, input: Mapping[str, Any], members: dict[str, Any], finish:
     return status_of(answer.code)
 
 
+def _decided(request: Outgoing, endpoint: Endpoint, wait_seconds: float) -> Answer:
+    """The answer. One that is pending is asked for by the identical request, which is safe, until the time is up."""
+    from memoree.client.request import send
+
+    end = time.monotonic() + wait_seconds
+    while (answer := send(request, endpoint)).code == Code.WRITE_PENDING and time.monotonic() < end:
+        time.sleep(PENDING_PAUSE_SECONDS)
+    return answer
+
+
 def words(parts: tuple[str, ...]) -> str:
     """Positional words, joined as they were typed apart."""
     return " ".join(parts)
@@ -73,20 +99,48 @@ def words(parts: tuple[str, ...]) -> str:
 def parse_evidence(text: str) -> dict[str, Any]:
     """`ARTIFACT@REVISION` or `ARTIFACT@REVISION#START-END` as an evidence locator, also with the prefix that citations
     have; offsets are bytes, the end exclusive. Raises `INVALID_REQUEST`."""
-    from memoree.errors import shown
-
-    artifact_id, at, rest = text.removeprefix(CITATION_PREFIX).partition("@")
-    revision_id, mark, span = rest.partition("#")
-    if not at or not artifact_id.strip() or not revision_id.strip():
-        invalid(f"evidence {shown(text)}: write ARTIFACT@REVISION or ARTIFACT@REVISION#START-END")
-    locator: dict[str, Any] = {"artifact_id": artifact_id, "revision_id": revision_id}
-    if not mark:
-        return locator
-    start, _, end = span.partition("-")
-    if not _is_offset(start) or not _is_offset(end) or int(start) >= int(end):
-        invalid(f"evidence {shown(text)}: the span must be START-END in bytes, with START below END")
-    return {**locator, "start_byte": int(start), "end_byte": int(end)}
+    try:
+        found = citation.parse_locator(text.removeprefix(citation.ARTIFACT_PREFIX))
+    except ValueError as error:
+        invalid(f"evidence {shown(text)}: {error}; write ARTIFACT@REVISION or ARTIFACT@REVISION#START-END")
+    if not found.artifact_id.strip() or not found.revision_id.strip():
+        invalid(f"evidence {shown(text)}: artifact and revision must both be named, as in ARTIFACT@REVISION")
+    locator = {"artifact_id": found.artifact_id, "revision_id": found.revision_id}
+    return locator if found.span is None else {**locator, **_offsets(found.span, f"evidence {shown(text)}")}
 
 
-def _is_offset(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= len(str(2**63))
+def parse_span(text: str) -> dict[str, Any]:
+    """`START-END` as a span of bytes, the end exclusive. Raises `INVALID_REQUEST`."""
+    try:
+        return _offsets(citation.parse_span(text), f"span {shown(text)}")
+    except ValueError as error:
+        invalid(f"span {shown(text)}: {error}")
+
+
+def parse_entity(text: str) -> tuple[str, str]:
+    """`artifact:ID` or `claim:ID` as type and id. Raises `INVALID_REQUEST`."""
+    entity_type, _, entity_id = text.partition(":")
+    if entity_type not in ENTITY_TYPES or not entity_id.strip():
+        invalid(f"{shown(text)} names no entity: write artifact:ID or claim:ID")
+    return entity_type, entity_id
+
+
+def parse_object(option: str, text: str | None) -> dict[str, Any] | None:
+    """The JSON object that was given as `option`, or `None` for no option. Raises `INVALID_REQUEST`."""
+    import orjson
+
+    if text is None:
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        invalid(f"{option}: {shown(text)} is not JSON: {error}")
+    if not isinstance(found, dict):
+        invalid(f"{option}: {shown(text)} is not a JSON object")
+    return found
+
+
+def _offsets(span: citation.Span, where: str) -> dict[str, Any]:
+    if span.start >= span.end:
+        invalid(f"{where}: START must be below END")
+    return {"start_byte": span.start, "end_byte": span.end}

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import http.client
 import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from memoree import limits
 from memoree.client.deadline import CONNECT_SECONDS_MAX, Deadline
 from memoree.client.request import Outgoing, not_an_envelope
-from memoree.errors import Code, MemoreeError
+from memoree.errors import Code, MemoreeError, shown
 
 CALL_PATH = "/v1/call"
 READ_BYTES = 256 * limits.KIB
+
+
+@contextmanager
+def exchanging(host: str, port: int | None, *, tls: bool) -> Iterator[http.client.HTTPConnection]:
+    """A connection for one exchange. What goes wrong on it is a `TRANSPORT_ERROR`."""
+    connection: http.client.HTTPConnection
+    if tls:
+        context = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=CONNECT_SECONDS_MAX, context=context, blocksize=READ_BYTES
+        )
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=CONNECT_SECONDS_MAX, blocksize=READ_BYTES)
+    try:
+        yield connection
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise MemoreeError(Code.TRANSPORT_ERROR, f"the server at {host} did not answer: {reason}") from error
+    finally:
+        connection.close()
 
 
 class HttpEndpoint:
@@ -21,39 +43,43 @@ class HttpEndpoint:
         self._host = host
         self._port = port
         self._tls = tls
-        self._path = path.rstrip("/") + CALL_PATH
+        self._base = path.rstrip("/")
         self._token = token
 
     def exchange(self, request: Outgoing) -> bytes:
-        connection = self._connection()
-        try:
-            return self._exchange(connection, request)
-        except (OSError, http.client.HTTPException) as error:
-            reason = str(error) or type(error).__name__
-            raise MemoreeError(Code.TRANSPORT_ERROR, f"the server at {self._host} did not answer: {reason}") from error
-        finally:
-            connection.close()
+        return self.post(CALL_PATH, request.body)
 
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._tls:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS_MAX, context=context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS_MAX)
+    def post(self, path: str, body: bytes) -> bytes:
+        """The JSON that the server answers to JSON. Raises `TRANSPORT_ERROR` when no such answer came."""
+        with exchanging(self._host, self._port, tls=self._tls) as connection:
+            return self._post(connection, self._base + path, body)
 
-    def _exchange(self, connection: http.client.HTTPConnection, request: Outgoing) -> bytes:
+    def address_of(self, url: str) -> tuple[str, Mapping[str, str]]:
+        """A URL that this server gave, absolute, and the headers it needs beside its own: the token goes to this server
+        only. Raises `CONFIG_ERROR` where content would leave an encrypted connection for a plain one."""
+        if url.startswith("/"):
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            port = "" if self._port is None else f":{self._port}"
+            authorization = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+            return f"http{'s' if self._tls else ''}://{host}{port}{self._base}{url}", authorization
+        if self._tls and not url.startswith("https://"):
+            raise MemoreeError(Code.CONFIG_ERROR, f"the server asks to send content in plain to {shown(url)}")
+        return url, {}
+
+    def _post(self, connection: http.client.HTTPConnection, path: str, body: bytes) -> bytes:
         deadline = Deadline()
         connection.connect()
         sock = connection.sock  # the connection forgets it once the response owns it
         sock.settimeout(deadline.remaining())
-        connection.request("POST", self._path, body=request.body, headers=self._headers())
+        connection.request("POST", path, body=body, headers=self._headers())
         response = connection.getresponse()
-        body = bytearray()
-        while len(body) <= limits.FRAME_BYTES_MAX:
+        answer = bytearray()
+        while len(answer) <= limits.FRAME_BYTES_MAX:
             sock.settimeout(deadline.remaining())
             chunk = response.read1(READ_BYTES)
             if not chunk:
-                return _checked(response, bytes(body))
-            body += chunk
+                return _checked(response, bytes(answer))
+            answer += chunk
         raise MemoreeError(Code.TRANSPORT_ERROR, f"the answer has more than {limits.FRAME_BYTES_MAX} bytes")
 
     def _headers(self) -> dict[str, str]:

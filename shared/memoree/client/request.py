@@ -87,8 +87,12 @@ def with_context(document: Mapping[str, Any], ambient: AmbientSource) -> dict[st
 
 
 def encode_request(document: Mapping[str, Any]) -> Outgoing:
-    """Raises `CONTENT_TOO_LARGE` for a request that does not fit into one frame."""
-    body = orjson.dumps(document)
+    """Raises `CONTENT_TOO_LARGE` for a request that does not fit into one frame, and `INVALID_REQUEST` for what JSON
+    cannot carry: a command line may hold bytes that are no UTF-8, and numbers of any length."""
+    try:
+        body = orjson.dumps(document)
+    except orjson.JSONEncodeError as error:
+        invalid(f"the request cannot be sent: {error}")
     if len(body) > limits.FRAME_BYTES_MAX:
         raise MemoreeError(
             Code.CONTENT_TOO_LARGE,

@@ -12,6 +12,7 @@ from memoree.database.conflicts import Case
 from memoree.envelope import Horizon
 from memoree.operations.call import Call
 from memoree.operations.claims import records
+from memoree.operations.paging import cut
 from memoree.operations.registry import read
 from memoree.operations.relations import RelationRecord
 from memoree.operations.shapes import FIRST_PAGE, ClaimRecord, HorizonInput, PageCursor, RecordContext
@@ -72,18 +73,8 @@ def list_conflicts(view: View, call: Call[ConflictList]) -> ConflictPage:
         include_stale=wanted.include_stale,
         before=wanted.before_case_sequence or FIRST_PAGE,
     )
-    page: list[ConflictCase] = []
-    encoded_bytes, truncated = 0, False
-    for case in found:
-        if len(page) == wanted.limit:
-            truncated = True
-            break
-        item = _described(view, case)
-        encoded_bytes += len(item.model_dump_json(exclude_none=True).encode())
-        if page and encoded_bytes > limits.CONFLICT_PAGE_BYTES_MAX:
-            truncated = True
-            break
-        page.append(item)
+    described = (_described(view, case) for case in found)
+    page, truncated = cut(described, limit=wanted.limit, bytes_max=limits.CONFLICT_PAGE_BYTES_MAX)
     return ConflictPage(
         horizon=wanted.horizon,
         include_stale=wanted.include_stale,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from blake3 import blake3
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from memoree import limits
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, invalid
+from memoree.ids import UPLOAD_PATTERN, UploadId, is_upload_id
 
 TEXT_APPLICATION_TYPES = frozenset(
     f"application/{name}" for name in ("json", "xml", "yaml", "x-yaml", "toml", "javascript", "sql", "graphql")
@@ -42,16 +44,41 @@ class ArtifactContent(WireModel):
         return raw
 
 
+def _upload_id(text: str) -> str:
+    if not is_upload_id(text):
+        raise ValueError("must be `upl_` and 26 characters of Crockford base 32")
+    return text
+
+
+class UploadedContent(WireModel):
+    """Exactly `{"type": "upload", "upload_id": string}`: bytes that were sent before, beside the protocol
+    (`docs/streaming.md`). No response has it."""
+
+    type: Literal["upload"]
+    upload_id: Annotated[
+        str,
+        AfterValidator(_upload_id),
+        WithJsonSchema({"type": "string", "pattern": f"^{UPLOAD_PATTERN}$"}),
+    ]
+
+
+ContentInput = Annotated[ArtifactContent | UploadedContent, Field(discriminator="type")]
+"""What a caller may send as content."""
+
+
 @dataclass(frozen=True, slots=True)
 class StagedContent:
     """Content on its way to the writer: its digest and size, and its bytes where they are at hand.
 
-    `data` is `None` when the bytes are known to be a blob and the writer does not need them.
+    `data` is `None` when the bytes are to be a blob and whoever holds this does not need them. `refusal` is what was
+    found wrong with an upload, to be told unless the request is a repeat.
     """
 
     digest: bytes
     size: int
     data: bytes | None
+    upload_id: UploadId | None = None
+    refusal: MemoreeError | None = None
 
     @classmethod
     def of(cls, data: bytes) -> StagedContent:
@@ -61,6 +88,16 @@ class StagedContent:
     def inline(self) -> bool:
         """Whether the bytes live in the revision row and need no blob."""
         return self.size <= limits.INLINE_BODY_BYTES_MAX
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether a revision can be stored without asking for a blob."""
+        return self.inline and self.data is not None
+
+
+def is_indexed(media_type: str, size: int) -> bool:
+    """Whether a body is searchable by its words: of a text-like type, and no larger than what travels in a request."""
+    return size <= limits.ARTIFACT_BYTES_MAX and is_text_like(media_type)
 
 
 def is_text_like(media_type: str) -> bool:
@@ -85,16 +122,22 @@ def indexable_text(media_type: str, data: bytes) -> str | None:
 
 
 def represented(media_type: str, data: bytes) -> dict[str, Any]:
-    """The wire form of stored bytes: `text` only for `text/*`, valid UTF-8 and at most 12 MiB of JSON string
-    (machine protocol §4.6)."""
-    if media_type.lower().startswith("text/"):
-        try:
-            text = data.decode("utf-8", errors="strict")
-        except UnicodeDecodeError:
-            text = None
-        if text is not None and json_string_bytes(text, len(data)) <= limits.ENCODED_CONTENT_BYTES_MAX:
-            return {"type": "text", "data": text}
+    """The wire form of stored bytes: `text` where they are shown as such, else base64."""
+    text = shown_as_text(media_type, data)
+    if text is not None:
+        return {"type": "text", "data": text}
     return {"type": "base64", "data": base64.b64encode(data).decode("ascii")}
+
+
+def shown_as_text(media_type: str, data: bytes) -> str | None:
+    """The bytes as text, for `text/*`, valid UTF-8 and at most 12 MiB of JSON string (machine protocol §4.6)."""
+    if not media_type.lower().startswith("text/"):
+        return None
+    try:
+        text = data.decode("utf-8", errors="strict")
+    except UnicodeDecodeError:
+        return None
+    return text if json_string_bytes(text, len(data)) <= limits.ENCODED_CONTENT_BYTES_MAX else None
 
 
 def json_string_bytes(text: str, utf8_bytes: int) -> int:

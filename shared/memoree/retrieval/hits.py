@@ -14,6 +14,7 @@ import apsw
 import orjson
 
 from memoree import clock
+from memoree.citation import ArtifactCitation, Span, claim_citation
 from memoree.retrieval.candidates import Candidate, EntityType
 from memoree.retrieval.chunker import CHUNKER_VERSION
 from memoree.retrieval.qualify import FUSION_POLICY, LEXICAL_POLICY, TYPO_POLICY, Facts, facts_of
@@ -327,7 +328,7 @@ def _claim(row: tuple[Any, ...], evidence: list[dict[str, Any]], instant: Instan
         status=status,
         title=f"{claim_type} claim",
         excerpt=statement,
-        citation=f"memoree://claim/{claim_id}@{revision_id}",
+        citation=claim_citation(claim_id, revision_id),
         context=_context(row[11:15]),
         provenance=provenance,
         shows_span=False,
@@ -341,10 +342,10 @@ def _claim(row: tuple[Any, ...], evidence: list[dict[str, Any]], instant: Instan
 def _artifact(row: tuple[Any, ...]) -> Entity:
     (_, artifact_id, revision_id, kind, status, title, stored_provenance, created_at, is_head) = row[:9]
     start, end, excerpt = row[13:16]
-    citation = f"memoree://artifact/{artifact_id}@{revision_id}"
+    citation = ArtifactCitation(artifact_id, revision_id)
     provenance = orjson.loads(stored_provenance)
     if excerpt is not None:
-        citation = f"{citation}#{start}-{end}"
+        citation = citation._replace(span=Span(start, end))
         provenance["retrieval_span"] = {
             "start_byte": start,
             "end_byte": end,
@@ -359,7 +360,7 @@ def _artifact(row: tuple[Any, ...]) -> Entity:
         status=status,
         title=title,
         excerpt=title if excerpt is None else excerpt,
-        citation=citation,
+        citation=str(citation),
         context=_context(row[9:13]),
         provenance=provenance,
         shows_span=excerpt is not None,

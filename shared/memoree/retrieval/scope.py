@@ -7,9 +7,8 @@ from typing import Any
 import apsw
 import orjson
 
+from memoree.citation import ARTIFACT_PREFIX
 from memoree.envelope import AmbientContext, Horizon
-
-PIN_PREFIX = "memoree://artifact/"
 
 VISIBLE = """(:horizon = 'personal' OR (e.workspace_id = :workspace_id AND (:horizon = 'workspace' OR
     (e.project_id = :project_id AND (:task_id IS NULL OR e.task_id IS NULL OR e.task_id = :task_id)))))"""
@@ -55,7 +54,7 @@ def _pinned_rows(db: apsw.Connection, pins: list[str], historical: bool) -> list
 
 def parse_pin(pin: str) -> tuple[str, str | None] | None:
     """`ID` or `ID@REVISION`, with or without the citation prefix. What is neither pins nothing."""
-    artifact_id, at, revision_id = pin.removeprefix(PIN_PREFIX).partition("@")
+    artifact_id, at, revision_id = pin.removeprefix(ARTIFACT_PREFIX).partition("@")
     if not artifact_id or (at and not revision_id):
         return None
     return artifact_id, revision_id or None

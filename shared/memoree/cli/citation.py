@@ -1,0 +1,24 @@
+"""`memoree citation`: exact bytes by citation."""
+
+from __future__ import annotations
+
+import click
+
+from memoree.cli.parsing import Group
+from memoree.cli.wrapper import perform
+
+
+@click.group(cls=Group)
+def citation() -> None:
+    """Read the bytes that a citation names."""
+
+
+@citation.command()
+@click.argument("citation", metavar="CITATION")
+@click.option("--max-bytes", type=int, default=8192, show_default=True, help="Cut at a character, 4 to 8192 bytes.")
+def get(citation: str, max_bytes: int) -> int:
+    """Show the text at memoree://artifact/ARTIFACT@REVISION#START-END.
+
+    Also of old revisions and of forgotten artifacts. A citation that is cut comes back with the span that is shown.
+    """
+    return perform("citation.get", {"citation": citation, "max_bytes": max_bytes})
