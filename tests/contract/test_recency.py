@@ -125,6 +125,17 @@ def test_a_future_a_past_and_a_retracted_claim_get_no_bonus(bench: Workbench) ->
         assert hit["ranking"]["recency_bonus"] == 0
 
 
+@pytest.mark.proves("machine-161")
+def test_a_disputed_claim_is_as_eligible_as_any_current_one(bench: Workbench) -> None:
+    source, target, _ = bench.contradiction()
+    hits = bench.search("cone")["hits"]
+    assert {hit["entity_id"] for hit in hits} == {source["claim_id"], target["claim_id"]}
+    for hit in hits:
+        assert (hit["status"], hit["provenance"]["is_current"]) == ("conflicted", True)
+        assert hit["ranking"]["recency_eligible"] is True
+        assert hit["ranking"]["recency_bonus"] > 0
+
+
 @pytest.mark.proves("machine-162")
 def test_the_effective_instant_and_its_basis(bench: Workbench, clock: ManualClock) -> None:
     dated = bench.claim("cone dated", valid_from="2026-01-15T12:00:00+02:00")

@@ -11,16 +11,12 @@ from typing import Any, TypeVar
 
 import httpx
 
+from contract.protocol import MUTATING
+
 Json = dict[str, Any]
 R = TypeVar("R")
 
 CONTEXT = {"workspace_id": "wsp_e2e", "project_id": "prj_e2e"}
-MUTATIONS = frozenset(
-    {
-        *("artifact.put", "artifact.revise", "artifact.forget"),
-        *("claim.assert", "claim.revise", "claim.retract"),
-    }
-)
 TIMEOUT_SECONDS = 40.0
 DECIDED_SECONDS_MAX = 60.0
 RETRY_PAUSE_SECONDS = 0.1
@@ -46,7 +42,7 @@ class Client:
         self, op: str, payload: Mapping[str, Any], *, key: str | None = None, headers: Mapping[str, str] | None = None
     ) -> httpx.Response:
         """One request. A mutation gets a key of its own unless it is given one."""
-        if key is None and op in MUTATIONS:
+        if key is None and op in MUTATING:
             key = f"key/{uuid.uuid4().hex}"
         body = {"request_id": f"req_{uuid.uuid4().hex}", "op": op, "context": self._context, "input": payload}
         if key is not None:

@@ -42,6 +42,39 @@ def test_what_one_tenant_warmed_up_is_not_served_to_the_next(stack: Deployment) 
             assert other.http.get(operation_url).json()["state"] in ("pending", "unknown")
 
 
+@pytest.mark.fault_class(13)
+def test_deleting_everything_of_one_tenant_leaves_the_next_untouched(stack: Deployment) -> None:
+    with stack.client(fresh_tenant()) as one, stack.client(fresh_tenant()) as two:
+        mine, theirs = ([owner.note(f"row {number}") for number in range(10)] for owner in (one, two))
+        for artifact in mine:
+            one.ok("artifact.forget", {"artifact_id": artifact["artifact_id"], "reason": "everything goes"})
+        assert one.ok("search", {"query": "row"})["hits"] == []
+        found = {hit["entity_id"] for hit in two.ok("search", {"query": "row"})["hits"]}
+        assert found == {artifact["artifact_id"] for artifact in theirs}
+
+
+@pytest.mark.fault_class(13)
+@pytest.mark.parametrize(
+    ("op", "names"),
+    [
+        ("artifact.forget", ("artifact_id",)),
+        ("claim.retract", ("claim_id",)),
+        ("source.withdraw", ("source_id", "external_id")),
+        ("projection.drop", ("projection_id",)),
+    ],
+)
+def test_nothing_is_deleted_by_an_empty_or_an_inexact_filter(
+    stack: Deployment, op: str, names: tuple[str, ...]
+) -> None:
+    with stack.client(fresh_tenant()) as owner:
+        owner.note("stays")
+        for filter_ in ({}, *(dict.fromkeys(names, value) for value in ("", " ", None, [], {"$ne": ""}))):
+            owner.refused("INVALID_REQUEST", op, {**filter_, "reason": "everything goes"})
+        for value in ("*", "%"):
+            owner.refused("NOT_FOUND", op, {**dict.fromkeys(names, value), "reason": "everything goes"})
+        assert owner.last_commit_seq() == 1
+
+
 def test_one_key_means_something_else_to_every_tenant(stack: Deployment) -> None:
     with stack.client(fresh_tenant()) as one, stack.client(fresh_tenant()) as two:
         first, second = one.note("of one", key="shared"), two.note("of two", key="shared")
