@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError, invalid, shown
@@ -54,13 +54,21 @@ def bounded(bytes_max: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+def length(bytes_max: int, **more: str) -> WithJsonSchema:
+    """What JSON Schema can say of a byte bound: its lengths count characters, of which there are never more."""
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": bytes_max, **more})
+
+
+ContextId = Annotated[str, bounded(limits.CONTEXT_ID_BYTES_MAX), length(limits.CONTEXT_ID_BYTES_MAX)]
+
+
 class AmbientContext(WireModel):
     """Where a request happens: the workspace and project, and optionally a task, a component and pins."""
 
-    workspace_id: Annotated[str, bounded(limits.CONTEXT_ID_BYTES_MAX)]
-    project_id: Annotated[str, bounded(limits.CONTEXT_ID_BYTES_MAX)]
-    task_id: Annotated[str, bounded(limits.CONTEXT_ID_BYTES_MAX)] | None = None
-    component: Annotated[str, bounded(limits.CONTEXT_ID_BYTES_MAX)] | None = None
+    workspace_id: ContextId
+    project_id: ContextId
+    task_id: ContextId | None = None
+    component: ContextId | None = None
     pins: Annotated[list[Annotated[str, bounded(limits.PIN_BYTES_MAX)]], Field(max_length=limits.PINS_MAX)] = Field(
         default_factory=list
     )

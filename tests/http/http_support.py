@@ -15,6 +15,7 @@ from typing import Any, Final
 import httpx
 from starlette.applications import Starlette
 
+from memoree import limits
 from memoree.assembly import embedded_service
 from memoree.embedded import LOCAL_TENANT, EmbeddedService
 from memoree.http.server import HttpServer, address_of, listen
@@ -95,6 +96,14 @@ class Caller:
         self.http.close()
 
 
+def peak_rss_bytes(*, reset: bool = False) -> int:
+    """The high-water mark of this process, which client and server share; `reset` sets it to what is resident now."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * limits.KIB for line in lines if line.startswith("VmHWM:"))
+
+
 class Tenants:
     """Several tenants, each with an embedded store of its own."""
 
@@ -106,6 +115,10 @@ class Tenants:
 
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         return await self._stores[tenant].operation_status(LOCAL_TENANT, attempt_id)
+
+    async def cursor_key(self) -> bytes:
+        """One for all tenants, as in a deployment: only the cursor itself keeps them apart."""
+        return await next(iter(self._stores.values())).cursor_key()
 
     async def readiness(self) -> list[Check]:
         return [check for store in self._stores.values() for check in await store.readiness()]

@@ -6,11 +6,10 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from http_support import JSON_HEADERS, Caller, envelope, note
+from http_support import JSON_HEADERS, Caller, envelope, note, peak_rss_bytes
 
 from memoree import limits
 from memoree.http import body
@@ -115,14 +114,6 @@ def test_an_announced_giant_is_refused_before_any_of_it_is_sent(caller: Caller) 
         answer = connection.recv(65536)
     assert answer.startswith(b"HTTP/1.1 413")
     assert b"connection: close" in answer
-
-
-def peak_rss_bytes(*, reset: bool = False) -> int:
-    """The high-water mark of this process, which client and server share; `reset` sets it to what is resident now."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * limits.KIB for line in lines if line.startswith("VmHWM:"))
 
 
 def test_memory_stays_bounded_under_large_hostile_bodies(caller: Caller) -> None:

@@ -23,6 +23,10 @@ JSON = b"application/json"
 PROBLEM = b"application/problem+json"
 CALL_PATH = "/v1/call"
 OPERATIONS_PATH = "/v1/operations"
+BULK_PATH = "/v1/bulk"
+LIST_PATHS = ("/v1/artifacts", "/v1/claims", "/v1/relations")
+ENVELOPE_PREFIXES = (OPERATIONS_PATH, BULK_PATH, *LIST_PATHS)
+"""Routes beside `/v1/call` that refuse with an envelope."""
 PROBLEM_TYPE_PREFIX = "urn:memoree:error:"
 RETRY_STATUSES = frozenset({202, 429, 503})
 RETRY_AFTER_SECONDS_DEFAULT = 1.0
@@ -37,7 +41,8 @@ SECURITY_HEADERS: HeaderList = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole response. `headers` are what comes beside its type, its length and the security headers."""
+    """A whole response. `headers` are what comes beside its type, its length and the security headers, and instead of
+    those of the latter that it names itself."""
 
     status: int
     body: bytes
@@ -46,12 +51,14 @@ class Answer:
 
     def start(self) -> dict[str, Any]:
         entity: HeaderList = ()
-        if self.status != HTTPStatus.NO_CONTENT:
+        if self.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             entity = ((b"content-type", self.content_type), (b"content-length", b"%d" % len(self.body)))
+        own = {name for name, _ in self.headers}
+        security = (header for header in SECURITY_HEADERS if header[0] not in own)
         return {
             "type": "http.response.start",
             "status": self.status,
-            "headers": [*entity, *SECURITY_HEADERS, *self.headers],
+            "headers": [*entity, *security, *self.headers],
         }
 
     async def send(self, send: Send) -> None:
@@ -121,7 +128,7 @@ def refusal_answer(scope: Scope, refused: HttpRefusal) -> Answer:
 
 def speaks_envelopes(scope: Scope) -> bool:
     path: str = scope["path"]
-    return path == CALL_PATH or path.startswith(OPERATIONS_PATH)
+    return path == CALL_PATH or path.startswith(ENVELOPE_PREFIXES)
 
 
 def wants_problem(scope: Scope) -> bool:

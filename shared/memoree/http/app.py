@@ -14,11 +14,16 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memoree import limits
+from memoree.browsing.lists import LISTINGS
 from memoree.errors import Code, MemoreeError
-from memoree.http.answers import CALL_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
+from memoree.http.answers import BULK_PATH, CALL_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
 from memoree.http.attempts import OperationEndpoint
 from memoree.http.body import BodyReader, send_answer
-from memoree.http.calls import CallEndpoint
+from memoree.http.browse import ListEndpoint
+from memoree.http.bulk import BulkEndpoint
+from memoree.http.calls import CallEndpoint, Calls
+from memoree.http.content import CONTENT_PATH, ContentEndpoint
+from memoree.http.described import Descriptions
 from memoree.http.gate import Gate
 from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
 from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint
@@ -26,6 +31,8 @@ from memoree.http.observation import Observation, observation
 from memoree.http.origin import LoopbackGuard
 from memoree.http.services import ServiceHolder, ServiceSource
 from memoree.http.settings import HttpSettings
+from memoree.http.uploads import DeclareEndpoint, ReceiveEndpoint
+from memoree.uploads import UPLOADS_PATH
 
 LIMITED_PREFIX = "/v1/"
 EXPOSED_HEADERS = (
@@ -53,9 +60,19 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
     readiness = Readiness(services, gate.tokens)
     metrics.registry.register(CheckCollector(lambda: readiness.last_checks))
     exposition = MetricsEndpoint(metrics, readiness.report)
+    described = Descriptions(settings)
+    calls = Calls(services, gate, metrics)
     routes = [
-        _route(CALL_PATH, POST=CallEndpoint(services, gate, BodyReader(), metrics)),
+        _route(CALL_PATH, POST=CallEndpoint(calls, gate, BodyReader())),
+        _route(BULK_PATH, POST=BulkEndpoint(calls, gate, metrics)),
         _route(f"{OPERATIONS_PATH}/{{attempt_id}}", GET=OperationEndpoint(services, gate)),
+        _route(UPLOADS_PATH, POST=DeclareEndpoint(services, gate)),
+        _route(f"{UPLOADS_PATH}/{{upload_id}}/content", PUT=ReceiveEndpoint(services, gate)),
+        _route(CONTENT_PATH, GET=ContentEndpoint(services, gate, metrics)),
+        *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
+        _route("/v1/schema", GET=described.schema),
+        _route("/openapi.json", GET=described.openapi),
+        _route("/docs", GET=described.docs),
         _route("/livez", GET=livez()),
         _route("/readyz", GET=ReadyEndpoint(readiness)),
         _route("/healthz", GET=healthz()),

@@ -71,6 +71,11 @@ class Principal:
     expires_at: str | None = None
     """In stored form."""
 
+    @property
+    def context_given(self) -> AmbientContext | None:
+        """The context the tokens file names for it; unlike `context` it has no default."""
+        return None if self.context is CONTEXT_DEFAULT else self.context
+
     def require(self, scope: str) -> None:
         """Raises `FORBIDDEN`, naming the scope the token lacks."""
         if scope not in self.scopes:

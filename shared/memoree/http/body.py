@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -30,6 +30,8 @@ JSON_MARKS_MAX = 200_000
 """Commas and brackets outside strings. The largest valid request has far fewer, and each can cost 64 bytes decoded."""
 _CONTENT_LENGTH = re.compile(rb"\d{1,18}")
 _MARKS = (b",", b"[", b"{")
+JSON_TYPES = (b"application/json",)
+NDJSON_TYPES = (b"application/x-ndjson", b"application/ndjson")
 
 
 class ClientDisconnected(Exception):
@@ -146,16 +148,16 @@ def _marks(data: bytes) -> int:
     return sum(data.count(mark) for mark in _MARKS)
 
 
-def check_json_body(scope: Scope) -> None:
-    """Only `application/json`, in UTF-8 and not compressed; anything else is 415.
+def check_body_type(scope: Scope, types: Sequence[bytes]) -> None:
+    """Only these media types, in UTF-8 and not compressed; anything else is 415.
 
     It also keeps out what a browser may send across origins without asking first.
     """
-    types = header_values(scope, b"content-type")
-    media_type, _, parameters = (types[0] if len(types) == 1 else b"").partition(b";")
+    given = header_values(scope, b"content-type")
+    media_type, _, parameters = (given[0] if len(given) == 1 else b"").partition(b";")
     charset = parameters.strip().lower().replace(b'"', b"")
-    if media_type.strip().lower() != b"application/json" or charset not in (b"", b"charset=utf-8"):
-        raise _unsupported("send the request as Content-Type: application/json")
+    if media_type.strip().lower() not in types or charset not in (b"", b"charset=utf-8"):
+        raise _unsupported(f"send the request as Content-Type: {types[0].decode()}")
     if (header(scope, b"content-encoding") or b"identity").lower() != b"identity":
         raise _unsupported("send the request without Content-Encoding")
 

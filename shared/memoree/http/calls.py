@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import Receive, Scope, Send
 
@@ -12,10 +15,10 @@ from memoree import limits
 from memoree.envelope import REQUEST_ID_UNREADABLE, Envelope
 from memoree.errors import Code, MemoreeError, invalid
 from memoree.http.answers import Answer, HeaderList, HttpRefusal, envelope_answer, header_values
-from memoree.http.body import BodyReader, ClientDisconnected, check_density, check_json_body, send_answer
+from memoree.http.body import JSON_TYPES, BodyReader, ClientDisconnected, check_body_type, check_density, send_answer
 from memoree.http.gate import Admission, Gate
 from memoree.http.metrics import Metrics
-from memoree.http.observation import CODE_OK, observation
+from memoree.http.observation import CODE_OK, Observation, observation
 from memoree.http.services import ServiceHolder
 from memoree.operations.call import decode, validate
 from memoree.operations.registry import operation as find_operation
@@ -28,21 +31,83 @@ _PREFERENCE = re.compile(r"(wait)\s*=\s*\"?(\d{1,9})\"?|(respond-async)", re.IGN
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request's headers ask of every call it makes, and the header that says what of it was granted."""
+
+    wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT
+    strong: bool = False
+    applied: HeaderList = ()
+
+    @classmethod
+    def of(cls, scope: Scope) -> Asked:
+        """Raises `INVALID_REQUEST`."""
+        strong = asks_for_strong(scope)
+        wait_seconds, applied = _preferred_wait(scope)
+        return cls(wait_seconds, strong, applied)
+
+
+class Calls:
+    """What becomes of one request, whichever route carried it."""
+
+    def __init__(self, services: ServiceHolder, gate: Gate, metrics: Metrics) -> None:
+        self._services = services
+        self._gate = gate
+        self._metrics = metrics
+
+    async def request(
+        self,
+        admission: Admission,
+        body: bytes,
+        seen: Observation,
+        amended: Callable[[Envelope], Envelope] = lambda envelope: envelope,
+    ) -> Request:
+        """Envelope → scope → validation. `seen` learns what can be read of it, also of one that is refused.
+        Raises `MemoreeError`."""
+        seen.request_id = REQUEST_ID_UNREADABLE
+        large = len(body) >= DECODE_IN_THREAD_BYTES_MIN
+        try:
+            envelope = amended(await asyncio.to_thread(_decode_dense, body) if large else decode(body))
+            seen.request_id, seen.op = envelope.request_id, envelope.op
+            self._gate.require(admission, scope_of(envelope))
+            call = await asyncio.to_thread(validate, envelope) if large else validate(envelope)
+        except MemoreeError:
+            raise
+        except Exception as error:
+            log.exception("a request failed", extra={"request_id": seen.request_id})
+            raise _failed() from error
+        return Request(envelope, call)
+
+    async def reply(self, admission: Admission, request: Request, asked: Asked) -> Reply:
+        """The service's reply; never raises for a request."""
+        tenant = admission.principal.tenant
+        try:
+            reply = await self._services.service.call(
+                tenant, request, wait_seconds=asked.wait_seconds, strong=asked.strong
+            )
+        except Exception:
+            request_id = request.envelope.request_id
+            log.exception("%s failed", request.envelope.op, extra={"request_id": request_id})
+            return refusal(request_id, _failed())
+        if reply.snapshot_commit_seq is not None:
+            self._metrics.saw_commit(tenant, reply.snapshot_commit_seq)
+        return reply
+
+
 class CallEndpoint:
     """Order of work: bearer → rate → headers and body → envelope → scope → validation → the service."""
 
-    def __init__(self, services: ServiceHolder, gate: Gate, bodies: BodyReader, metrics: Metrics) -> None:
-        self._services = services
+    def __init__(self, calls: Calls, gate: Gate, bodies: BodyReader) -> None:
+        self._calls = calls
         self._gate = gate
         self._bodies = bodies
-        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: HeaderList = ()
         try:
             admission = self._gate.admit(scope)
             headers = admission.headers
-            check_json_body(scope)
+            check_body_type(scope, JSON_TYPES)
             async with self._bodies.read(scope, receive) as body:
                 answer = await self._answer(scope, admission, body)
         except ClientDisconnected:
@@ -56,35 +121,25 @@ class CallEndpoint:
         seen.request_id = REQUEST_ID_UNREADABLE
         headers = admission.headers
         try:
-            strong = _asks_for_strong(scope)
-            wait_seconds, applied = _preferred_wait(scope)
-            request = await self._request(scope, admission, body)
-            tenant = admission.principal.tenant
-            reply = await self._services.service.call(tenant, request, wait_seconds=wait_seconds, strong=strong)
-            headers += applied
-            if reply.snapshot_commit_seq is not None:
-                self._metrics.saw_commit(tenant, reply.snapshot_commit_seq)
+            asked = Asked.of(scope)
+            request = await self._calls.request(admission, body, seen, partial(_with_key_of_header, scope))
         except MemoreeError as error:
-            reply = refusal(seen.request_id, error)
-        except Exception:
-            log.exception("%s failed", seen.op or "a request", extra={"request_id": seen.request_id})
-            reply = refusal(seen.request_id, MemoreeError(Code.INTERNAL_ERROR, "the operation failed; see the log"))
-        return self._finished(scope, reply, headers)
-
-    async def _request(self, scope: Scope, admission: Admission, body: bytes) -> Request:
-        large = len(body) >= DECODE_IN_THREAD_BYTES_MIN
-        envelope = await asyncio.to_thread(_decode_dense, body) if large else decode(body)
-        envelope = _with_key_of_header(scope, envelope)
-        seen = observation(scope)
-        seen.request_id, seen.op = envelope.request_id, envelope.op
-        self._gate.require(admission, scope_of(envelope))
-        call = await asyncio.to_thread(validate, envelope) if large else validate(envelope)
-        return Request(envelope, call)
+            return self._finished(scope, refusal(seen.request_id, error), headers)
+        reply = await self._calls.reply(admission, request, asked)
+        return self._finished(scope, reply, headers + asked.applied)
 
     def _finished(self, scope: Scope, reply: Reply, headers: HeaderList) -> Answer:
-        error = reply.envelope.get("error")
-        observation(scope).code = CODE_OK if error is None else error["code"]
+        observation(scope).code = code_of(reply)
         return envelope_answer(scope, reply, headers)
+
+
+def code_of(reply: Reply) -> str:
+    error = reply.envelope.get("error")
+    return CODE_OK if error is None else str(error["code"])
+
+
+def _failed() -> MemoreeError:
+    return MemoreeError(Code.INTERNAL_ERROR, "the operation failed; see the log")
 
 
 def scope_of(envelope: Envelope) -> str:
@@ -114,7 +169,8 @@ def _with_key_of_header(scope: Scope, envelope: Envelope) -> Envelope:
     return envelope.model_copy(update={"idempotency_key": keys.pop()})
 
 
-def _asks_for_strong(scope: Scope) -> bool:
+def asks_for_strong(scope: Scope) -> bool:
+    """Whether `Memoree-Consistency: strong` was sent. Raises `INVALID_REQUEST` for any other value."""
     values = header_values(scope, b"memoree-consistency")
     if any(value.lower() != b"strong" for value in values):
         invalid("Memoree-Consistency: the only value is `strong`")

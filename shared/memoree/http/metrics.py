@@ -46,6 +46,9 @@ class Metrics:
         self.shed = Counter(
             "memoree_http_shed", "Requests refused because too many were being served.", registry=self.registry
         )
+        self.bulk_lines = Counter(
+            "memoree_http_bulk_lines", "Lines of bulk requests answered.", ("op", "code"), registry=self.registry
+        )
         self.rate_limited = Counter(
             "memoree_http_rate_limited", "Requests over their tenant's rate.", ("tenant",), registry=self.registry
         )
