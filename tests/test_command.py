@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoree import ids, limits
-from memoree.command import COMMAND_VERSION, Command, from_message, needs_text, to_message
+from memoree.command import COMMAND_VERSION, Command, from_message, needs_bytes, to_message
 from memoree.errors import Code, MemoreeError
 from memoree.operations.call import decode, validate
 
@@ -68,7 +68,7 @@ def test_content_travels_by_value_only_where_the_writer_needs_it(size: int, medi
     assert arrived is not None and command.call.content is not None
     assert (arrived.digest, arrived.size) == (command.call.content.digest, size)
     assert arrived.data == (b"a" * size if travels else None)
-    assert needs_text(arrived, command.call.input) == (not travels and media_type == "text/plain")
+    assert needs_bytes(arrived, command.call.input) == (not travels and media_type == "text/plain")
 
 
 def test_a_command_of_a_later_version_is_a_matter_of_upgrading() -> None:

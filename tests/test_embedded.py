@@ -397,7 +397,7 @@ def test_a_blob_that_cannot_be_stored_is_a_retryable_failure(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("memoree.objects.filesystem._Temporary.write", full)
+        broken.setattr("memoree.objects.files.Temporary.write", full)
         answer = put(service, "x" * 20_000)
     assert error_of(answer) == "TRANSPORT_ERROR"
     assert put(service, "x" * 20_000)["ok"]

@@ -82,6 +82,7 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
             directory=directory,
             facts=_replicated_facts(settings, authorization=authorization),
             executor=executor,
+            uploads_through_service=settings.uploads_through_service,
             staleness_seconds_max=settings.staleness_seconds_max,
         )
         service = ReplicatedService(environment, queue)

@@ -15,9 +15,10 @@ import orjson
 from memoree import limits
 from memoree.envelope import Envelope, parse
 from memoree.errors import Code, MemoreeError
-from memoree.ids import AttemptId, is_attempt_id
+from memoree.ids import AttemptId, UploadId, is_attempt_id
+from memoree.objects.blobs import check_tenant
 from memoree.operations.call import Call, validate
-from memoree.operations.content import StagedContent, is_text_like
+from memoree.operations.content import StagedContent, is_indexed, is_text_like
 
 COMMAND_VERSION = 1
 _CONTENT_ELSEWHERE = {"type": "text", "data": ""}
@@ -49,6 +50,8 @@ def to_message(command: Command, envelope: Envelope) -> bytes:
     if (content := command.call.content) is not None:
         document["envelope"]["input"] = {**envelope.input, "content": _CONTENT_ELSEWHERE}
         document["content"] = {"digest": content.digest.hex(), "size": content.size}
+        if content.upload_id is not None:
+            document["content"]["upload_id"] = content.upload_id
         if content.data is not None and travels_inline(content, command.call.input):
             document["content"]["data"] = base64.b64encode(content.data).decode("ascii")
     return orjson.dumps(document)
@@ -73,7 +76,7 @@ def from_message(body: bytes) -> Command:
         call=replace(
             call,
             fingerprint=bytes.fromhex(document["fingerprint"]),
-            content=None if content is None else _staged(content),
+            content=None if content is None else _staged(content, document.get("refusal")),
         ),
     )
 
@@ -86,18 +89,26 @@ def travels_inline(content: StagedContent, call_input: Any) -> bool:
     return content.size <= limits.COMMAND_TEXT_BYTES_MAX and (media_type is None or is_text_like(media_type))
 
 
-def needs_text(content: StagedContent, call_input: Any) -> bool:
-    """Whether the writer may have to index bytes that it does not have."""
-    media_type = getattr(call_input, "media_type", None)
-    return content.data is None and (media_type is None or is_text_like(media_type))
+def needs_bytes(content: StagedContent, call_input: Any) -> bool:
+    """Whether the writer does not have bytes that it has to store, or may have to index."""
+    if content.data is not None:
+        return False
+    return content.inline or is_indexed(getattr(call_input, "media_type", None) or "text/plain", content.size)
 
 
-def _staged(document: dict[str, Any]) -> StagedContent:
-    data = document.get("data")
+def refused(message: str, error: MemoreeError) -> str:
+    """The message of a command, or its claim check, with what is wrong with the upload it names."""
+    return orjson.dumps({**orjson.loads(message), "refusal": error.to_wire()}).decode()
+
+
+def _staged(document: dict[str, Any], refusal: dict[str, Any] | None) -> StagedContent:
+    data, upload_id = document.get("data"), document.get("upload_id")
     return StagedContent(
         bytes.fromhex(document["digest"]),
         document["size"],
         None if data is None else base64.b64decode(data),
+        None if upload_id is None else UploadId(upload_id),
+        None if refusal is None else MemoreeError.from_wire(refusal),
     )
 
 
@@ -108,6 +119,7 @@ class ClaimCheck:
     attempt_id: AttemptId
     tenant: str
     digest: bytes
+    refusal: MemoreeError | None = None
 
     def to_message(self) -> str:
         document = {"parked": self.attempt_id, "tenant": self.tenant, "digest": self.digest.hex()}
@@ -122,6 +134,8 @@ class ClaimCheck:
             document = orjson.loads(body)
             if not is_attempt_id(document["parked"]):
                 return None
-            return cls(AttemptId(document["parked"]), document["tenant"], bytes.fromhex(document["digest"]))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            check_tenant(document["tenant"])
+            refusal = MemoreeError.from_wire(document["refusal"]) if "refusal" in document else None
+            return cls(AttemptId(document["parked"]), document["tenant"], bytes.fromhex(document["digest"]), refusal)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, MemoreeError):
             return None

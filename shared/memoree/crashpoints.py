@@ -26,6 +26,9 @@ POINTS = (
     "takeover_synced",
     "takeover_done",
     "settling",
+    "upload_hashed",
+    "upload_promoted",
+    "upload_sent_on",
 )
 
 _wanted, _, _count = os.environ.get("MEMOREE_TEST_CRASH_AT", "").partition(":")

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -24,18 +24,22 @@ from memoree.clock import Clock
 from memoree.command import Command
 from memoree.database import attempts, meta
 from memoree.database.connection import open_reader, open_writer
-from memoree.database.schema import check_version, create_or_migrate, stored_version
+from memoree.database.schema import SCHEMA_VERSION, check_version, create_or_migrate, stored_version
 from memoree.envelope import REQUEST_ID_UNREADABLE, encode
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
+from memoree.local_uploads import LocalUploads
 from memoree.objects import ObjectStoreError
 from memoree.objects.blobs import LocalBlobStore
 from memoree.objects.filesystem import FilesystemStore
+from memoree.objects.secret import shared_secret
+from memoree.operations.artifacts import locate
 from memoree.operations.call import Call, decode, validate
-from memoree.operations.execute import Success, outcome_of, run_read
+from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
 from memoree.operations.registry import Mutation
 from memoree.operations.view import ServiceFacts, View
 from memoree.service import (
+    CURSOR_KEY,
     Check,
     OperationStatus,
     Reply,
@@ -46,10 +50,18 @@ from memoree.service import (
     undecided_state,
     write_reply,
 )
+from memoree.uploads import Uploads
 from memoree.writer.group_commit import GroupCommitter
+
+if TYPE_CHECKING:
+    from memoree.backup.directory import Backup
+    from memoree.contents import RevisionContent
+    from memoree.database.artifacts import Revision
+    from memoree.objects.audit import BlobAudit
 
 LOCAL_TENANT = "local"
 DATABASE_NAME = "memoree.sqlite3"
+OBJECTS_NAME = "objects"
 LOCK_NAME = "writer.lock"
 BORN = b"born\n"
 """What the lock file says once there is a database."""
@@ -78,6 +90,25 @@ class _Blobs:
         self._store.put(data)
 
 
+class _Upkeep:
+    """`memoree.operations.view.Upkeep` of one data directory."""
+
+    def __init__(self, data_dir: Path, store: FilesystemStore) -> None:
+        self._data_dir = data_dir
+        self._store = store
+
+    def blob_audit(self) -> BlobAudit:
+        from memoree.objects.audit import DirectoryAudit
+
+        return DirectoryAudit(self._store, LOCAL_TENANT)
+
+    def back_up(self, destination: Path, *, commit_seq_min: int) -> Backup:
+        from memoree.backup.directory import StoreLayout, back_up
+
+        layout = StoreLayout(LOCAL_TENANT, DATABASE_NAME, OBJECTS_NAME, LOCK_NAME, BORN)
+        return back_up(self._data_dir, layout, destination, commit_seq_min=commit_seq_min)
+
+
 @dataclass(slots=True)
 class _Submission:
     """A command in the line for the next group commit, and what became of it."""
@@ -98,8 +129,11 @@ class EmbeddedService:
         self._path = data_dir / DATABASE_NAME
         self._clock = clock_now
         self._facts = facts
-        self._store = FilesystemStore(data_dir / "objects")
+        self._store = FilesystemStore(data_dir / OBJECTS_NAME)
         self._blobs = _Blobs(LocalBlobStore(self._store, LOCAL_TENANT))
+        self._uploads = Uploads(self._store, clock_now, through_service=True, sweep_when_declaring=True)
+        self._local_uploads = LocalUploads(self._store, LOCAL_TENANT, clock_now)
+        self._upkeep = _Upkeep(data_dir, self._store)
         self._writing = threading.Lock()
         """Guards the writer's connection and the lock file, whose `flock` binds processes but not threads."""
         self._line: list[_Submission] = []
@@ -126,7 +160,7 @@ class EmbeddedService:
             if has_store(self._path.parent) and not _has_content(self._path):
                 raise database_missing(self._path)
             if self._path.exists():
-                self._check_version()
+                self._prepare_to_migrate()
             else:
                 # Before SQLite does, for the mode. Never a file that is there: closing it would drop SQLite's locks.
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -149,13 +183,20 @@ class EmbeddedService:
             os.pwrite(self._lock_file, BORN, 0)
             os.fsync(self._lock_file)
 
-    def _check_version(self) -> None:
-        """Read-only, so that a store of a later program is refused without a single byte of it changed."""
+    def _prepare_to_migrate(self) -> None:
+        """Read-only, so that a store of a later program is refused without a single byte of it changed; of an older
+        one a copy is kept first."""
         db = open_reader(self._path, immutable=False)
         try:
-            check_version(stored_version(db))
+            version = stored_version(db)
         finally:
             db.close()
+        check_version(version)
+        if 0 < version < SCHEMA_VERSION:
+            from memoree.backup.before_migration import keep_before_migration
+
+            copy = keep_before_migration(self._path)
+            log.warning("migrating %s from schema %d to %d; %s is kept", self._path, version, SCHEMA_VERSION, copy)
 
     # --- one request --------------------------------------------------------------------------------------------
 
@@ -187,7 +228,12 @@ class EmbeddedService:
             return read_reply(call, run_read(view, call), view.meta.commit_seq)
 
     def _write(self, call: Call[Any]) -> Reply:
-        if call.content is not None and not call.content.inline:
+        if call.upload_id is not None:
+            with self._view() as view:
+                if (replayed := replay_from_snapshot(view, call)) is not None:
+                    return write_reply(call, replayed, view.meta.commit_seq)
+            call = replace(call, content=self._local_uploads.content_of(call.upload_id))
+        elif call.content is not None and not call.content.inline:
             assert call.content.data is not None
             self._blobs.put(call.content.data)
         with self._view() as view:
@@ -269,7 +315,8 @@ class EmbeddedService:
         db = self._take_reader()
         try:
             db.execute("BEGIN")
-            yield View(db, self._blobs, self._facts, meta.read(db), clock.stored(self._clock()))
+            now = clock.stored(self._clock())
+            yield View(db, self._blobs, self._facts, meta.read(db), now, upkeep=self._upkeep)
         finally:
             self._return_reader(db)
 
@@ -333,6 +380,34 @@ class EmbeddedService:
             if attempt is None:
                 return OperationStatus(undecided_state(attempt_id, clock.milliseconds(self._clock())))
             return OperationStatus.of(view.db, attempt)
+
+    @property
+    def uploads(self) -> Uploads:
+        """See `memoree.service.Service.uploads`."""
+        return self._uploads
+
+    async def revision_content(
+        self, tenant: str, artifact_id: str, revision_id: str, *, strong: bool = False
+    ) -> RevisionContent:
+        """See `memoree.service.Service.revision_content`."""
+        import asyncio
+
+        from memoree.contents import RevisionContent
+
+        assert tenant == LOCAL_TENANT
+        revision, body, commit_seq = await asyncio.to_thread(self._located, artifact_id, revision_id)
+        return RevisionContent(self._store, tenant, revision, body, commit_seq)
+
+    def _located(self, artifact_id: str, revision_id: str) -> tuple[Revision, bytes | None, int]:
+        with self._view() as view:
+            return *locate(view, artifact_id, revision_id), view.meta.commit_seq
+
+    async def cursor_key(self) -> bytes:
+        """See `memoree.service.Service.cursor_key`."""
+        try:
+            return await shared_secret(self._store, CURSOR_KEY)
+        except ObjectStoreError as error:
+            raise _storage_failure(error) from error
 
     async def readiness(self) -> list[Check]:
         import asyncio

@@ -11,6 +11,7 @@ from typing import NewType
 from ulid import ULID
 
 AttemptId = NewType("AttemptId", str)
+UploadId = NewType("UploadId", str)
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]
@@ -19,7 +20,11 @@ _PAIR_SHIFTS = range(120, -1, -10)
 _RANDOM_BITS = 80
 _RANDOM_MAX = (1 << _RANDOM_BITS) - 1
 
-_ATTEMPT = re.compile(r"att_[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_ULID = "[0-7][0-9A-HJKMNP-TV-Z]{25}"
+ATTEMPT_PATTERN = f"att_{_ULID}"
+_ATTEMPT = re.compile(ATTEMPT_PATTERN)
+UPLOAD_PATTERN = f"upl_{_ULID}"
+_UPLOAD = re.compile(UPLOAD_PATTERN)
 
 
 class _Ulids:
@@ -67,3 +72,16 @@ def is_attempt_id(text: str) -> bool:
 def attempt_time_ms(attempt_id: AttemptId) -> int:
     """When the attempt was made, in milliseconds since the epoch, by the clock of the api that made it."""
     return ULID.from_str(attempt_id.removeprefix("att_")).milliseconds
+
+
+def new_upload_id(at_ms: int) -> UploadId:
+    return UploadId(new_id("upl", at_ms))
+
+
+def is_upload_id(text: str) -> bool:
+    return _UPLOAD.fullmatch(text) is not None
+
+
+def upload_time_ms(upload_id: UploadId) -> int:
+    """When the upload was declared, in milliseconds since the epoch, by the clock of the api that took it."""
+    return ULID.from_str(upload_id.removeprefix("upl_")).milliseconds

@@ -48,12 +48,51 @@ RETRIEVE_LEADS_MAX = 8
 RETRIEVE_REFERENCES_MAX = 9
 RETRIEVE_EVIDENCE_BYTES_MAX = 12 * KIB
 CITATION_BYTES_MAX = 1024
+CITATION_FETCH_BYTES_MIN = 4
+"""The longest UTF-8 character: a smaller bound could not be kept."""
 CITATION_FETCH_BYTES_MAX = 8192
 RELATION_LIST_ITEMS_MAX = 100
 CONFLICT_LIST_ITEMS_MAX = 100
+CONFLICT_PAGE_BYTES_MAX = 12 * MIB
+"""Of the encoded items of one page of conflict cases, each of which may carry four claim statements."""
 SOURCE_ITEMS_MAX = 100
+SOURCE_NAME_BYTES_MAX = 4096
+SOURCE_LOCATOR_BYTES_MAX = 64 * KIB
+SOURCE_CURSOR_BYTES_MAX = 64 * KIB
+HEALTH_MESSAGE_BYTES_MAX = 64 * KIB
+EXTERNAL_ID_BYTES_MAX = 4096
+"""Also of external revisions."""
 PROJECTION_ITEMS_MAX = 100
+PROJECTION_PAGE_BYTES_MAX = 22 * MIB
+"""A list ends early here. It has no cursor and so shows as much as a frame holds: a hundred of the largest records,
+unless their text has to be escaped."""
+PROJECTION_KEY_BYTES_MAX = 4096
+PROJECTION_TEXT_BYTES_MAX = 64 * KIB
+PROJECTION_SPANS_MAX = 64
+PROJECTION_SPAN_BYTES_MAX = 1024
+GENERATOR_TAG_BYTES_MAX = 4096
+"""Of each of the three texts that say what generated a projection."""
 FEEDBACK_ITEMS_MAX = 100
+FEEDBACK_CITATIONS_MAX = 128
+FEEDBACK_CITATION_BYTES_MAX = 512
+FEEDBACK_NOTE_BYTES_MAX = 64 * KIB
+FEEDBACK_PAGE_BYTES_MAX = 8 * MIB
+"""A page ends early here: a hundred records of the largest kind would not fit into a frame."""
+BROWSE_ITEMS_MAX = 1000
+"""Of one page of a list; who asks for more gets this many and a cursor."""
+BROWSE_ITEMS_DEFAULT = 100
+BROWSE_PAGE_BYTES_MAX = 8 * MIB
+"""A page ends early here: a thousand of the largest records would not fit into a frame."""
+BULK_STREAMS_MAX = 8
+"""Bulk requests that one process serves at a time; more are answered 503."""
+BULK_LINES_IN_FLIGHT_MAX = 128
+"""Of one bulk request: enough to fill the writer's batches, few enough that others are served in between."""
+BULK_BYTES_IN_FLIGHT_MAX = FRAME_BYTES_MAX
+BULK_MEMORY_BYTES_MAX = 256 * KIB
+BULK_SPOOL_BYTES_MAX = 1024 * MIB
+"""Of answers that the client of one bulk request has not read yet, on disk; at this many no more lines are taken."""
+BULK_IDLE_SECONDS_MAX = 60.0
+"""A bulk request ends when its client neither sends nor reads for this long."""
 UNIX_CONNECTIONS_MAX = 4
 HTTP_REQUESTS_IN_FLIGHT_MAX = 512
 """Of one process; more are answered 503 at once instead of being queued. `capabilities` reports it over HTTP."""
@@ -69,6 +108,26 @@ CHUNK_BYTES_TARGET = 2048
 CHUNK_BYTES_MAX = 4096
 CHUNK_TAIL_BYTES_MIN = 256
 
+# --- streamed content: uploads and downloads ------------------------------------------------------------------
+UPLOAD_BYTES_MAX = 5 * 1024 * MIB
+"""What every S3 takes in one PUT."""
+UPLOAD_DECLARATION_BYTES_MAX = 4 * KIB
+UPLOAD_SECONDS = 24 * 3600
+"""How long an upload may be sent and named."""
+UPLOAD_SWEEP_SECONDS = 3600
+UPLOADS_RECEIVED_AT_ONCE_MAX = 16
+"""By one api process, where it takes the bytes itself; each holds one part of 6 MiB."""
+UPLOADS_VERIFIED_AT_ONCE_MAX = 2
+"""By one writer process: each keeps a core busy hashing."""
+UPLOADS_IN_HAND_MAX = 256
+"""Of one writer process: received, and being verified or waiting for it."""
+STREAM_SILENCE_SECONDS_MAX = 60.0
+"""A peer that neither sends nor takes any bytes for this long has left."""
+DOWNLOADS_AT_ONCE_MAX = 32
+"""Of one api process; each holds two windows."""
+DOWNLOAD_WINDOW_BYTES = MIB
+VERIFICATION_WINDOW_BYTES = 8 * MIB
+
 # --- write path (design §5) -----------------------------------------------------------------------------------
 BATCH_COMMANDS_MAX = 1000
 """A group commit pays two round trips and a fixed share of dirty pages, however many commands it has."""
@@ -80,6 +139,8 @@ ATTEMPT_RETENTION_SECONDS = 29 * 24 * 3600
 COMMAND_AGE_SECONDS_MAX = 12 * 3600
 """Half the blob grace period: an older command may cite a blob that garbage collection has removed."""
 CLOCK_SKEW_SECONDS_MAX = 15 * 60
+UPLOAD_REMOVAL_SECONDS = UPLOAD_SECONDS + COMMAND_AGE_SECONDS_MAX + CLOCK_SKEW_SECONDS_MAX
+"""Counted from its declaration. By then no command that names it can still be applied."""
 POISON_TRIES_MAX = 3
 RECEIVE_WAIT_SECONDS = 1.0
 VISIBILITY_SECONDS = 15.0
@@ -107,3 +168,12 @@ KEPT_CHANGES_BYTES_MAX = 16 * MIB
 """Change files kept, compressed, until both local copies have them; fetched again beyond."""
 RESTORE_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 BLOB_CACHE_BYTES_MAX = 32 * MIB
+
+# --- verification and backup (design §8) ------------------------------------------------------------------------
+VERIFY_ISSUES_MAX = 200
+"""Issues told one by one; the rest are counted."""
+VERIFY_PIECE_BYTES = 4 * MIB
+VERIFY_PIECES_AHEAD = 6
+"""Pieces of blobs on their way from the store while one is hashed: this much memory, whatever the blobs' sizes."""
+PATH_BYTES_MAX = 4096
+"""Of a file name in a request: more than any system takes."""

@@ -21,6 +21,7 @@ DATA_DIR_ENTRIES = frozenset(
     {
         "blobs",
         "integration-backups",
+        "manifest.jsonl",
         "memoree.sqlite3",
         "memoree.sqlite3-shm",
         "memoree.sqlite3-wal",
@@ -39,6 +40,8 @@ DATA_DIR_ENTRIES = frozenset(
     }
 )
 """What a data directory of ours holds; a directory with anything else in it is not tightened, it may be shared."""
+MIGRATION_COPY_PREFIX = "memoree.sqlite3.before-schema-"
+"""Of the copies that are kept before a migration, one per schema version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def prepare_data_dir(data_dir: Path) -> None:
         raise MemoreeError(Code.CONFIG_ERROR, f"the data directory {data_dir} is not a directory")
     if stat.S_IMODE(found.st_mode) & ~DATA_DIR_MODE == 0:
         return
-    if strangers := sorted({entry.name for entry in data_dir.iterdir()} - DATA_DIR_ENTRIES):
+    if strangers := sorted(entry.name for entry in data_dir.iterdir() if not _is_ours(entry.name)):
         raise MemoreeError(
             Code.CONFIG_ERROR,
             f"the data directory {data_dir} is open to other users and holds {strangers[0]!r}, which is not ours; "
@@ -105,6 +108,10 @@ def open_regular_file(path: Path) -> BinaryIO:
         return file
     file.close()
     raise OSError(errno.EINVAL, "not a regular file")
+
+
+def _is_ours(name: str) -> bool:
+    return name in DATA_DIR_ENTRIES or name.startswith(MIGRATION_COPY_PREFIX)
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import apsw
 
@@ -17,6 +17,13 @@ from memoree.errors import HTTP_STATUS, Code, MemoreeError
 from memoree.ids import AttemptId, attempt_time_ms, new_attempt_id
 from memoree.operations.call import Call
 from memoree.operations.execute import Success, outcome_of
+
+if TYPE_CHECKING:
+    from memoree.contents import RevisionContent
+    from memoree.uploads import Uploads
+
+CURSOR_KEY = "keys/cursors"
+"""Under which a deployment's store keeps what `Service.cursor_key` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,20 @@ class Service(Protocol):
         `strong` reads check head first (design §6.2)."""
 
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus: ...
+
+    @property
+    def uploads(self) -> Uploads:
+        """Where large content is declared, and sent if it comes through the service."""
+
+    async def revision_content(
+        self, tenant: str, artifact_id: str, revision_id: str, *, strong: bool = False
+    ) -> RevisionContent:
+        """The bytes of one revision, to be streamed; as global as `artifact.get`. Raises `NOT_FOUND`, `INTEGRITY_ERROR`
+        for bytes in the database that are damaged, `TRANSPORT_ERROR`."""
+
+    async def cursor_key(self) -> bytes:
+        """The key that seals the cursors of lists: one for all processes of a deployment, for good. Raises
+        `TRANSPORT_ERROR` while the store does not answer."""
 
     async def readiness(self) -> list[Check]:
         """Checks that really write, read and delete; all of them `ok` means ready."""

@@ -30,6 +30,8 @@ class StackSettings(BaseSettings):
     runtime_dir: Path
     """Local files that may vanish with the host: replicas, the writer's databases."""
     blob_store_name: str = "s3"
+    uploads_through_service: bool = False
+    """For clients that cannot reach the object store: they send large content to the api."""
 
     staleness_seconds_max: float = limits.STALENESS_SECONDS_MAX
     lease_ttl_seconds: float = limits.LEASE_TTL_SECONDS

@@ -11,6 +11,7 @@ from pathlib import Path
 from memoree.objects.s3 import S3Store
 
 from .filling import Filled, fill
+from .processes import MIB
 from .puts import Puts
 from .stack import Stack, running_stack
 from .wire import Caller, assert_text
@@ -22,6 +23,8 @@ GRAPH = "bench-graph"
 """A tenant for relations and contradictions."""
 BLOBS = "bench-blobs"
 """A tenant for large contents."""
+STREAM = "bench-stream"
+"""A tenant for one content that is larger than memory should be."""
 WARM_UP_WRITES = 20
 
 
@@ -41,6 +44,7 @@ class Plan:
     revisions: int = 1_000
     blobs: int = 25
     blob_bytes: int = 4_000_000
+    stream_bytes: int = 1024 * MIB
 
     @property
     def samples_per_round(self) -> int:
@@ -59,6 +63,7 @@ QUICK_PLAN = Plan(
     edges=250,
     revisions=20,
     blobs=3,
+    stream_bytes=16 * MIB,
 )
 """Enough to prove that everything runs; its numbers mean little."""
 
@@ -94,7 +99,7 @@ async def open_site(plan: Plan, directory: Path) -> AsyncIterator[Site]:
         each.mkdir(mode=0o700, parents=True)
     async with AsyncExitStack() as exit_stack:
         say("starting the stack")
-        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL, GRAPH, BLOBS]))
+        stack = await exit_stack.enter_async_context(running_stack(stack_dir, [SMALL, FULL, GRAPH, BLOBS, STREAM]))
         store = await exit_stack.enter_async_context(S3Store(stack.s3))
         puts = Puts(store)
         await puts.warm_up()

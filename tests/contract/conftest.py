@@ -5,22 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from .door import AsgiDoor, Door, EmbeddedDoor, HttpDoor, ManualClock
-from .protocol import complete_inputs
-from .workbench import Workbench
+from .door import AsgiDoor, Door, EmbeddedDoor, HttpDoor, Json, ManualClock
+from .protocol import COMPLETE_INPUTS
+from .workbench import Specimens, Workbench
 
 EMBEDDED_ONLY_FIXTURES = {"clock", "empty_store"}
-"""What only a service in this process can give: control of the clock, and a store nobody else writes to."""
+"""What only a service in this process can give: control of the clock, and a store nobody else writes to. A backup into
+a directory of the test's own is of that kind too."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Against a shared service, leave out the tests that need a clock or a store of their own."""
+    """Against a shared service, leave out the tests of what only one in this process does."""
     if not config.getoption("--door").startswith("http"):
         return
-    left_out = [item for item in items if EMBEDDED_ONLY_FIXTURES & set(getattr(item, "fixturenames", ()))]
+    left_out = [item for item in items if _is_embedded_only(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _is_embedded_only(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    op = item.callspec.params.get("op") if hasattr(item, "callspec") else None
+    return not EMBEDDED_ONLY_FIXTURES.isdisjoint(fixtures) or op == "backup.create"
 
 
 @pytest.fixture
@@ -62,14 +69,13 @@ def bench(door: Door) -> Workbench:
 
 
 @pytest.fixture
-def specimen_inputs(bench: Workbench) -> dict[str, dict[str, object]]:
-    """A complete valid input per operation, over an artifact and a claim that exist."""
-    artifact, claim = bench.put(), bench.claim()
-    return complete_inputs(
-        {
-            "artifact_id": artifact["artifact_id"],
-            "artifact_revision": artifact["revision_id"],
-            "claim_id": claim["claim_id"],
-            "claim_revision": claim["revision_id"],
-        }
-    )
+def specimens(bench: Workbench, tmp_path: Path) -> Specimens:
+    """Entities of the default context, by the names that complete inputs use."""
+    return Specimens(bench, tmp_path / "backup")
+
+
+@pytest.fixture
+def specimen_inputs(request: pytest.FixtureRequest, specimens: Specimens) -> dict[str, Json]:
+    """A complete valid input of the operation under test, over entities that exist."""
+    op = request.node.callspec.params["op"]
+    return {op: specimens.filled(COMPLETE_INPUTS[op])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ CATALOGUE = tuple(
 
 MUTATING = frozenset(operation.name for operation in CATALOGUE if operation.mutating)
 CALLER_SIDE_ONLY = ("remember", "checkpoint", "pending")
-EMPTY_INPUT = ("capabilities", "schema", "doctor", "context.resolve")
+EMPTY_INPUT = ("capabilities", "schema", "doctor", "verify", "context.resolve")
 FREE_FORM = ("provenance", "metadata")
 
 HTTP_STATUS = {
@@ -100,93 +101,165 @@ ARTIFACT_RECORD = {
 ARTIFACT_ACKNOWLEDGEMENT = ARTIFACT_RECORD | {"commit_seq", "created"}
 """Members of an artifact record that are always present, §4.0.3, and of an acknowledgement, §4.0.5."""
 
-SPECIMEN_IDS = {
-    "artifact_id": "art_SPECIMEN", "artifact_revision": "arev_SPECIMEN",
-    "claim_id": "clm_SPECIMEN", "claim_revision": "crev_SPECIMEN",
-}  # fmt: skip
-"""Placeholders for the generation of test ids; a running test puts the ids of real entities in their place."""
+CONTENT = {"type": "text", "data": "cone 6 reached at 21:40"}
+EVIDENCE = [{"artifact_id": "{artifact}", "revision_id": "{artifact_revision}", "start_byte": 0, "end_byte": 4}]
+COMPLETE_INPUTS: Mapping[str, dict[str, Any]] = {
+    "capabilities": {},
+    "schema": {},
+    "doctor": {},
+    "verify": {},
+    "backup.create": {"destination": "{destination}"},
+    "context.resolve": {},
+    "instructions": {"format": "json"},
+    "artifact.put": {
+        "kind": "log",
+        "title": "Kiln firing 12",
+        "media_type": "text/plain",
+        "content": CONTENT,
+        "provenance": {"pyrometer": {"serial": 7}},
+        "actor": "agent/kiln",
+    },
+    "artifact.get": {"artifact_id": "{artifact}", "revision_id": "{artifact_revision}", "include_content": True},
+    "citation.get": {"citation": "memoree://artifact/{artifact}@{artifact_revision}#0-6", "max_bytes": 16},
+    "artifact.revise": {
+        "artifact_id": "{artifact}",
+        "if_revision": "{artifact_revision}",
+        "title": "Kiln firing 12, corrected",
+        "media_type": "text/plain",
+        "content": CONTENT,
+        "provenance": {"pyrometer": {"serial": 8}},
+        "actor": "agent/kiln",
+    },
+    "artifact.history": {"artifact_id": "{artifact}", "limit": 10, "before_revision_number": 5},
+    "artifact.forget": {"artifact_id": "{artifact}", "reason": "the owner asked for removal"},
+    "claim.assert": {
+        "claim_type": "observation",
+        "statement": "Firing 12 reached cone 6.",
+        "confidence": 0.8,
+        "evidence": EVIDENCE,
+        "valid_from": "2026-03-02T20:40:00Z",
+        "valid_until": "2036-03-02T20:40:00Z",
+        "actor": "agent/kiln",
+    },
+    "claim.get": {"claim_id": "{claim}", "revision_id": "{claim_revision}"},
+    "claim.history": {"claim_id": "{claim}", "limit": 10, "before_revision_number": 5},
+    "claim.revise": {
+        "claim_id": "{claim}",
+        "if_revision": "{claim_revision}",
+        "statement": "Firing 12 reached cone 5.5.",
+        "confidence": 0.6,
+        "evidence": EVIDENCE,
+        "actor": "agent/kiln",
+    },
+    "claim.retract": {"claim_id": "{claim}", "reason": "the thermocouple was faulty"},
+    "relation.put": {
+        "source_type": "claim",
+        "source_id": "{claim}",
+        "relation": "contradicts",
+        "target_type": "claim",
+        "target_id": "{other_claim}",
+        "metadata": {"noticed_by": "night shift"},
+    },
+    "relation.list": {
+        "entity_type": "claim",
+        "entity_id": "{claim}",
+        "direction": "outgoing",
+        "relation": "contradicts",
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "limit": 10,
+        "before_commit_seq": 1_000_000,
+    },
+    "source.register": {
+        "name": "Studio wiki",
+        "kind": "wiki_adapter",
+        "locator": "https://wiki.example/studio",
+        "metadata": {"shelf": {"row": 2}},
+        "actor": "agent/kiln",
+    },
+    "source.get": {"source_id": "{source}"},
+    "source.ingest": {
+        "source_id": "{source}",
+        "external_id": "page-4",
+        "external_revision": "v9",
+        "kind": "wiki_page",
+        "title": "Glaze recipes",
+        "media_type": "text/plain",
+        "content": CONTENT,
+        "provenance": {"page": {"views": 3}},
+        "observed_at": "2026-03-02T20:40:00Z",
+        "cursor": "c-118",
+        "actor": "agent/kiln",
+    },
+    "source.checkpoint": {
+        "source_id": "{source}",
+        "health": "degraded",
+        "cursor": "c-120",
+        "message": "2 pages skipped",
+        "observed_at": "2026-03-02T20:40:00Z",
+        "actor": "agent/kiln",
+    },
+    "source.withdraw": {
+        "source_id": "{source_of_item}",
+        "external_id": "page-4",
+        "reason": "page deleted in the wiki",
+        "observed_at": "2026-03-02T20:40:00Z",
+        "actor": "agent/kiln",
+    },
+    "projection.put": {
+        "artifact_id": "{artifact}",
+        "revision_id": "{artifact_revision}",
+        "projection_key": "summary",
+        "kind": "summary",
+        "text": "green iron glaze",
+        "evidence_spans": [{"start_byte": 0, "end_byte": 4}, {"start_byte": 4, "end_byte": 6}],
+        "generator": "acme-summariser",
+        "generator_version": "3",
+        "generator_digest": "sha256:00ff",
+        "metadata": {"temperature": {"celsius": 0}},
+        "actor": "agent/kiln",
+    },
+    "projection.list": {"artifact_id": "{artifact}", "revision_id": "{artifact_revision}", "limit": 10},
+    "projection.drop": {
+        "projection_id": "{projection}",
+        "reason": "the summariser was withdrawn",
+        "actor": "agent/kiln",
+    },
+    "feedback.record": {
+        "query": "which cone did firing 12 reach",
+        "outcome": "useful",
+        "retain_query": True,
+        "citations": ["memoree://artifact/{artifact}@{artifact_revision}#0-4"],
+        "note": "the first hit was right",
+        "actor": "agent/kiln",
+    },
+    "feedback.get": {"feedback_id": "{feedback}"},
+    "feedback.list": {"limit": 10, "before_commit_seq": 1_000_000},
+    "feedback.export": {"limit": 10, "before_commit_seq": 1_000_000},
+    "conflict.list": {
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "include_stale": True,
+        "limit": 10,
+        "before_case_sequence": 1_000_000,
+    },
+    "search": {
+        "query": "cone 6 firing",
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "limit": 3,
+        "include_historical": True,
+        "min_commit_seq": 0,
+        "recency": {"enabled": False},
+    },
+}
+"""For every operation but those of retrieval an input that is valid and spells out every member it knows. What stands
+in braces is an entity that a running test makes and puts there."""
 
-
-def complete_inputs(ids: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """For every operation of this slice an input that is valid and spells out every member it knows. `ids` holds an
-    artifact and a claim of the default context with their current revisions."""
-    content = {"type": "text", "data": "cone 6 reached at 21:40"}
-    evidence = [
-        {
-            "artifact_id": ids["artifact_id"],
-            "revision_id": ids["artifact_revision"],
-            "start_byte": 0,
-            "end_byte": 4,
-        }
-    ]
-    return {
-        "capabilities": {},
-        "schema": {},
-        "doctor": {},
-        "context.resolve": {},
-        "instructions": {"format": "json"},
-        "artifact.put": {
-            "kind": "log",
-            "title": "Kiln firing 12",
-            "media_type": "text/plain",
-            "content": content,
-            "provenance": {"pyrometer": {"serial": 7}},
-            "actor": "agent/kiln",
-        },
-        "artifact.get": {
-            "artifact_id": ids["artifact_id"],
-            "revision_id": ids["artifact_revision"],
-            "include_content": True,
-        },
-        "artifact.revise": {
-            "artifact_id": ids["artifact_id"],
-            "if_revision": ids["artifact_revision"],
-            "title": "Kiln firing 12, corrected",
-            "media_type": "text/plain",
-            "content": content,
-            "provenance": {"pyrometer": {"serial": 8}},
-            "actor": "agent/kiln",
-        },
-        "artifact.history": {
-            "artifact_id": ids["artifact_id"],
-            "limit": 10,
-            "before_revision_number": 5,
-        },
-        "artifact.forget": {"artifact_id": ids["artifact_id"], "reason": "the owner asked for removal"},
-        "claim.assert": {
-            "claim_type": "observation",
-            "statement": "Firing 12 reached cone 6.",
-            "confidence": 0.8,
-            "evidence": evidence,
-            "valid_from": "2026-03-02T20:40:00Z",
-            "valid_until": "2036-03-02T20:40:00Z",
-            "actor": "agent/kiln",
-        },
-        "claim.get": {"claim_id": ids["claim_id"], "revision_id": ids["claim_revision"]},
-        "claim.history": {"claim_id": ids["claim_id"], "limit": 10, "before_revision_number": 5},
-        "claim.revise": {
-            "claim_id": ids["claim_id"],
-            "if_revision": ids["claim_revision"],
-            "statement": "Firing 12 reached cone 5.5.",
-            "confidence": 0.6,
-            "evidence": evidence,
-            "actor": "agent/kiln",
-        },
-        "claim.retract": {"claim_id": ids["claim_id"], "reason": "the thermocouple was faulty"},
-        "search": {
-            "query": "cone 6 firing",
-            "horizon": "workspace",
-            "reason": "compare with the other studio",
-            "limit": 3,
-            "include_historical": True,
-            "min_commit_seq": 1,
-            "recency": {"enabled": False},
-        },
-    }
-
-
-OPERATIONS = tuple(complete_inputs(SPECIMEN_IDS))
-"""The operations of this slice."""
+OPERATIONS = tuple(o.name for o in CATALOGUE if o.name in COMPLETE_INPUTS)
+"""Every operation but those of retrieval, in the order of the catalogue."""
 NEEDS_CONTEXT = tuple(o.name for o in CATALOGUE if o.needs_context and o.name in OPERATIONS)
-CONTEXT_FREE = tuple(o.name for o in CATALOGUE if not o.needs_context and o.name in OPERATIONS)
 MUTATIONS = tuple(o.name for o in CATALOGUE if o.mutating and o.name in OPERATIONS)
+READS = tuple(o.name for o in CATALOGUE if not o.side_effecting and o.name in OPERATIONS)
+CONTEXT_FREE = tuple(op for op in READS if op not in NEEDS_CONTEXT)
+HORIZON = tuple(o.name for o in CATALOGUE if o.horizon and o.name in OPERATIONS)

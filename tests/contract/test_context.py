@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .door import OMIT, Door, Json
-from .protocol import CONTEXT_FREE, NEEDS_CONTEXT
+from .protocol import CONTEXT_FREE, HORIZON, NEEDS_CONTEXT
 from .workbench import Workbench
 
 ID_MEMBERS = ["workspace_id", "project_id", "task_id", "component"]
@@ -32,7 +32,7 @@ def test_an_operation_in_a_context_refuses_to_work_without_one(
 
 
 @pytest.mark.proves("machine-32")
-@pytest.mark.parametrize("op", [op for op in NEEDS_CONTEXT if op != "search"])
+@pytest.mark.parametrize("op", [op for op in NEEDS_CONTEXT if op not in HORIZON])
 def test_an_operation_in_a_context_echoes_it(door: Door, specimen_inputs: dict[str, Any], op: str) -> None:
     context = door.here(task_id="tsk_glaze", component="sensors", pins=FULL["pins"])
     answer = door.succeeded(op, specimen_inputs[op], context=context)

@@ -47,10 +47,36 @@ def test_capabilities_name_the_product_and_its_rules(door: Door) -> None:
         "idempotent_mutations",
         "optimistic_concurrency",
         "read_your_writes_commit_sequence",
+        "revision_stable_citations",
         "explicit_search_broadening",
         "ambient_write_scope",
         "temporal_validity_filtering",
+        "revision_bound_conflict_lifecycle",
+        "automatic_live_conflict_reassessment",
+        "append_only_conflict_events",
+        "bounded_exact_citation_fetch",
+        "out_of_process_source_sync",
+        "logical_source_withdrawal_no_erasure",
+        "privacy_preserving_explicit_feedback",
     } <= set(capabilities["guarantees"])
+    assert capabilities["source_sync"] == {
+        "connector_runtime": "out_of_process",
+        "stable_external_identity": True,
+        "cursor_checkpointing": True,
+        "withdrawal": "logical",
+        "erasure": "none",
+    }
+    assert capabilities["cited_projections"] == {
+        "role": "candidate_only",
+        "exact_raw_evidence_required": True,
+        "can_qualify_presence": False,
+        "included_in_context_build": False,
+    }
+    assert capabilities["retrieval_feedback"] == {
+        "capture": "explicit_only",
+        "query_storage_default": "keyed_fingerprint_only",
+        "automatic_online_learning": False,
+    }
 
 
 @pytest.mark.proves("machine-218")
@@ -59,7 +85,7 @@ def test_capabilities_list_operations_in_the_order_and_with_the_columns_of_the_c
     listed = [row["operation"] for row in rows]
     catalogue = {operation.name: operation for operation in CATALOGUE}
     assert listed == [name for name in catalogue if name in listed]
-    assert set(OPERATIONS) <= {row["operation"] for row in rows if row["available"]}
+    assert [row["operation"] for row in rows if row["available"]] == [name for name in catalogue if name in OPERATIONS]
     for row in rows:
         operation = catalogue[row["operation"]]
         assert row == {

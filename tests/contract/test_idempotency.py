@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from .door import Door, EmbeddedDoor, Json
-from .protocol import MUTATIONS
-from .workbench import Workbench, entity_ids, text
+from .fields import INPUTS
+from .protocol import COMPLETE_INPUTS, MUTATIONS
+from .workbench import Specimens, Workbench, delivery_input, edge_input, entity_ids, projection_input, text
 
 KEY = "kiln-log/12"
 CHANGED: dict[str, Json] = {
@@ -20,7 +21,16 @@ CHANGED: dict[str, Json] = {
     "claim.assert": {"statement": "Another statement."},
     "claim.revise": {"confidence": 0.61},
     "claim.retract": {"reason": "another reason"},
+    "relation.put": {"metadata": {"noticed_by": "day shift"}},
+    "source.register": {"name": "Another wiki"},
+    "source.ingest": {"title": "Another title"},
+    "source.checkpoint": {"health": "healthy"},
+    "source.withdraw": {"reason": "another reason"},
+    "projection.put": {"text": "another text"},
+    "projection.drop": {"reason": "another reason"},
+    "feedback.record": {"outcome": "miss"},
 }
+"""For every mutation one change that would be accepted by itself, or that its state would refuse: the key decides."""
 SPELT_DEFAULTS: list[tuple[str, Json]] = [
     ("artifact.put", {"media_type": "text/plain; charset=utf-8"}),
     ("artifact.put", {"provenance": {}}),
@@ -29,18 +39,13 @@ SPELT_DEFAULTS: list[tuple[str, Json]] = [
     ("claim.assert", {"evidence": []}),
     ("claim.assert", {"valid_from": None}),
     ("claim.revise", {"evidence": []}),
+    ("feedback.record", {"retain_query": False}),
 ]
 
 
 def minimal(inputs: dict[str, Any], op: str) -> Json:
     """The required members of a complete input."""
-    required = {
-        "artifact.put": ["kind", "title", "content"],
-        "artifact.revise": ["artifact_id", "if_revision", "content"],
-        "claim.assert": ["claim_type", "statement"],
-        "claim.revise": ["claim_id", "if_revision", "statement"],
-    }
-    return {name: inputs[op][name] for name in required[op]}
+    return {name: value for name, value in inputs[op].items() if INPUTS[op][name].when == "required"}
 
 
 @pytest.mark.fault_class(8)
@@ -118,7 +123,7 @@ def test_a_key_of_another_operation_is_a_conflict(
     if op == "claim.assert":
         bench.put(how={"key": KEY})
     else:
-        bench.claim(how={"key": KEY})
+        bench.claim("Of another operation.", how={"key": KEY})
     with door.nothing_written():
         door.refused("IDEMPOTENCY_CONFLICT", op, specimen_inputs[op], key=KEY)
 
@@ -148,6 +153,18 @@ def test_a_key_with_other_pins_or_another_component_is_a_conflict(
         return
     with door.nothing_written():
         door.refused("IDEMPOTENCY_CONFLICT", op, specimen_inputs[op], key=KEY, context=door.here(**change))
+
+
+@pytest.mark.fault_class(10)
+@pytest.mark.proves("machine-58")
+@pytest.mark.parametrize("op", MUTATIONS)
+def test_a_key_of_another_project_decides_nothing_here(
+    door: Door, bench: Workbench, specimen_inputs: dict[str, Any], op: str
+) -> None:
+    bench.claim("Of another project.", how={"key": KEY, "context": door.here(project_id="prj_other")})
+    first = door.ok(op, specimen_inputs[op], key=KEY)
+    assert first["created"] is True
+    door.refused("IDEMPOTENCY_CONFLICT", op, specimen_inputs[op] | CHANGED[op], key=KEY)
 
 
 def test_namespaces_whose_ids_join_to_the_same_text_stay_apart(door: Door, bench: Workbench) -> None:
@@ -207,8 +224,27 @@ def test_a_failed_mutation_leaves_its_key_free(door: Door, bench: Workbench) -> 
             {"artifact_id": artifact["artifact_id"]},
         ),
     ]
-    for code, op, wrong, correction in failures:
-        key = f"retry/{op}"
+    source, other = bench.source(), bench.claim("Of the other end.")
+    edge = edge_input(other, "supports", artifact)
+    failures += [
+        ("NOT_FOUND", "relation.put", edge | {"target_id": "art_unknown"}, {"target_id": edge["target_id"]}),
+        ("INVALID_REQUEST", "relation.put", edge | {"relation": "contradicts"}, {"relation": "references"}),
+        (
+            "NOT_FOUND",
+            "source.ingest",
+            delivery_input({"source_id": "src_unknown"}),
+            {"source_id": source["source_id"]},
+        ),
+        (
+            "NOT_FOUND",
+            "source.withdraw",
+            {"source_id": source["source_id"], "external_id": "page-0", "reason": "r"},
+            {"external_id": "page-4"},
+        ),
+        ("INVALID_REQUEST", "feedback.record", {"query": "?", "outcome": "miss"}, {"query": "cone"}),
+    ]
+    for number, (code, op, wrong, correction) in enumerate(failures):
+        key = f"retry/{op}/{number}"
         with door.nothing_written():
             door.refused(code, op, wrong, key=key)
         assert door.ok(op, wrong | correction, key=key)["created"] is True
@@ -244,19 +280,84 @@ def test_a_replayed_tombstone_gives_the_original_record(door: Door, specimen_inp
     assert door.ok(op, specimen_inputs[op], key=KEY) == first | {"created": False}
 
 
-@pytest.mark.parametrize("op", MUTATIONS)
+@pytest.mark.parametrize("op", [op for op in MUTATIONS if op != "projection.put"])
 def test_a_replay_after_the_entity_moved_on_still_gives_the_original_outcome(
     door: Door, bench: Workbench, specimen_inputs: dict[str, Any], op: str
 ) -> None:
     first = door.ok(op, specimen_inputs[op], key=KEY)
-    if op in ("artifact.put", "artifact.revise"):
-        bench.revise(first, "moved on")
-        bench.forget(first)
-    elif op in ("claim.assert", "claim.revise"):
-        bench.revise_claim(first, "Moved on.")
-        bench.retract(first)
+    move_on(bench, op, specimen_inputs[op], first)
     with door.nothing_written():
         assert door.ok(op, specimen_inputs[op], key=KEY) == first | {"created": False}
+
+
+def move_on(bench: Workbench, op: str, sent: Json, first: Json) -> None:
+    """Change whatever the request was about, as far as it can still change."""
+    match op:
+        case "artifact.put" | "artifact.revise":
+            bench.revise(first, "moved on")
+            bench.forget(first)
+        case "claim.assert" | "claim.revise":
+            bench.revise_claim(first, "Moved on.")
+            bench.retract(first)
+        case "relation.put":
+            for end in (first["source_id"], first["target_id"]):
+                bench.retract({"claim_id": end})
+        case "source.register" | "source.checkpoint":
+            bench.ingest(first)
+            bench.door.ok("source.checkpoint", {"source_id": first["source_id"], "health": "error"})
+        case "source.ingest":
+            bench.ingest(first["source"], sent["external_id"], "v10", kind=sent["kind"])
+            bench.withdraw(first["source"], sent["external_id"])
+        case "source.withdraw":
+            bench.ingest(first["source"], sent["external_id"], "v10")
+        case "projection.drop":
+            projected = {"artifact_id": first["artifact_id"], "revision_id": first["revision_id"]}
+            bench.project(projected, projection_key=first["projection_key"], text="put again")
+
+
+def test_a_projection_is_not_replayed_once_its_revision_is_no_longer_current(
+    door: Door, bench: Workbench, specimens: Specimens
+) -> None:
+    """The one operation that asks for the state before it asks for the key (§4.24)."""
+    put = specimens.filled(COMPLETE_INPUTS["projection.put"])
+    first = door.ok("projection.put", put, key=KEY)
+    changed = door.ok("projection.put", put | {"text": "another text"})
+    with door.nothing_written():
+        assert door.ok("projection.put", put, key=KEY) == first | {"created": False}
+    assert changed["projection_id"] == first["projection_id"]
+    artifact = bench.revise(first)
+    with door.nothing_written():
+        door.refused("REVISION_CONFLICT", "projection.put", put, key=KEY)
+    bench.forget(artifact)
+    with door.nothing_written():
+        door.refused("INVALID_REQUEST", "projection.put", put, key=KEY)
+
+
+@pytest.mark.proves("machine-65")
+def test_a_no_op_is_recorded_under_its_key_like_any_other_outcome(door: Door, bench: Workbench) -> None:
+    source, artifact = bench.source(), bench.put()
+    item, projection = bench.ingest(source), bench.project(artifact)
+    one, other = bench.claim(), bench.claim("It reached cone 5.")
+    edge = bench.relate(one, "supports", other)
+    dropped = bench.project(artifact, projection_key="dropped")
+    drop = {"projection_id": dropped["projection_id"], "reason": "withdrawn"}
+    gone = bench.ingest(source, "page-5")
+    withdrawal = {"source_id": source["source_id"], "external_id": "page-5", "reason": "deleted"}
+    earlier = {
+        "projection.drop": (door.ok("projection.drop", drop), drop),
+        "source.withdraw": (door.ok("source.withdraw", withdrawal), withdrawal),
+        "relation.put": (edge, edge_input(one, "supports", other)),
+        "projection.put": (projection, projection_input(artifact) | {"actor": "another agent"}),
+        "source.ingest": (item, delivery_input(source)),
+    }
+    assert gone["commit_seq"] < earlier["source.withdraw"][0]["commit_seq"]
+    with door.nothing_written():
+        for op, (first, again) in earlier.items():
+            no_op = door.succeeded(op, again, key=f"again/{op}")
+            assert no_op["result"]["created"] is False, op
+            assert no_op["commit_seq"] == no_op["result"]["commit_seq"] == first["commit_seq"], op
+            assert door.ok(op, again, key=f"again/{op}") == no_op["result"], op
+            door.refused("IDEMPOTENCY_CONFLICT", op, again | CHANGED[op], key=f"again/{op}")
 
 
 def test_a_replay_survives_a_restart(empty_store: EmbeddedDoor) -> None:
@@ -328,15 +429,30 @@ def test_parallel_asserts_are_all_kept_with_dense_commit_numbers(empty_store: Em
     assert set(bench.found("parallel", limit=100)) == {claim["claim_id"] for claim in made}
 
 
-def test_identical_requests_at_once_are_one_mutation(empty_store: EmbeddedDoor) -> None:
-    body = json.dumps(
-        empty_store.envelope("claim.assert", {"claim_type": "fact", "statement": "once"}, key=KEY)
-    ).encode()
+@pytest.mark.fault_class(10)
+@pytest.mark.fault_class(11)
+@pytest.mark.parametrize("op", MUTATIONS)
+def test_identical_requests_at_once_are_one_mutation(
+    empty_store: EmbeddedDoor, specimen_inputs: dict[str, Any], op: str
+) -> None:
+    before = empty_store.last_commit_seq()
+    body = json.dumps(empty_store.envelope(op, specimen_inputs[op], key=KEY)).encode()
     with ThreadPoolExecutor(8) as pool:
         results = [answer["result"] for answer in pool.map(empty_store.send, [body] * 64)]
     assert sorted(result["created"] for result in results) == [False] * 63 + [True]
     assert len({json.dumps(result | {"created": None}, sort_keys=True) for result in results}) == 1
-    assert empty_store.last_commit_seq() == 1
+    assert empty_store.last_commit_seq() == before + 1
+
+
+@pytest.mark.fault_class(10)
+def test_of_different_requests_under_one_key_at_once_one_wins(door: Door) -> None:
+    claim = {"claim_type": "fact"}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(lambda n: door.call("claim.assert", claim | {"statement": f"Version {n}."}, key=KEY), range(8))
+        )
+    assert sum(answer["ok"] for answer in answers) == 1
+    assert {answer["error"]["code"] for answer in answers if not answer["ok"]} == {"IDEMPOTENCY_CONFLICT"}
 
 
 @pytest.mark.fault_class(45)

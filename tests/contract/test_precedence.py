@@ -2,88 +2,207 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from .door import Door, Json
-from .protocol import MIB, MUTATIONS, NEEDS_CONTEXT, OPERATIONS
+from .protocol import CATALOGUE, MIB, MUTATIONS, OPERATIONS
 from .workbench import Workbench, raw, text
 
-ENVELOPE_FAULTS: dict[str, Json] = {
-    "an unknown envelope member": {"surplus": 1},
-    "another version": {"v": 2},
-    "an empty request id": {"request_id": ""},
-    "no key": {"key": None},
-    "an unknown input member": {"input": {"surplus": 1}},
-    "no context": {"context": None},
+USED_KEY = "already/used"
+BIG = raw(b"\0" * (8 * MIB + 1))
+TOGETHER_MAX = 3
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a request, and the code it gets when nothing else is. Laid over its input and its envelope."""
+
+    name: str
+    code: str
+    input: Json = field(default_factory=dict)
+    how: Json = field(default_factory=dict)
+
+    def combines_with(self, other: Fault) -> bool:
+        return self.input.keys().isdisjoint(other.input) and self.how.keys().isdisjoint(other.how)
+
+
+def faults_before_the_store(op: str) -> Iterator[Fault]:
+    """Steps 1 to 8 of the processing order (§1.3)."""
+    row = next(row for row in CATALOGUE if row.name == op)
+    malformed = Fault("an unknown input member", "INVALID_REQUEST", {"surplus": 1})
+    yield Fault("an unknown envelope member", "INVALID_REQUEST", how={"surplus": 1})
+    yield Fault("another version", "UNSUPPORTED_VERSION", how={"v": 2})
+    yield Fault("an empty request id", "INVALID_REQUEST", how={"request_id": ""})
+    if row.mutating:
+        yield Fault("no key", "INVALID_REQUEST", how={"key": None})
+    if row.horizon:
+        yield malformed
+    if row.needs_context:
+        yield Fault("no context", "NO_AMBIENT_CONTEXT", how={"context": None})
+    if row.horizon:
+        yield Fault("no reason", "INVALID_REQUEST", {"horizon": "workspace", "reason": " "})
+    else:
+        yield malformed
+
+
+UNKNOWN_MEMBER = {
+    "artifact.revise": "artifact_id",
+    "artifact.forget": "artifact_id",
+    "claim.revise": "claim_id",
+    "claim.retract": "claim_id",
+    "source.get": "source_id",
+    "source.ingest": "source_id",
+    "source.checkpoint": "source_id",
+    "source.withdraw": "source_id",
+    "projection.put": "artifact_id",
+    "projection.list": "artifact_id",
+    "projection.drop": "projection_id",
+    "feedback.get": "feedback_id",
+    "relation.list": "entity_id",
 }
-"""In the order of §1.3. Each is laid over a valid request."""
-
-WINS = [
-    ("UNSUPPORTED_VERSION", ["another version", "an empty request id"]),
-    ("UNSUPPORTED_VERSION", ["another version", "an unknown input member"]),
-    ("UNSUPPORTED_VERSION", ["another version", "an empty request id", "an unknown input member"]),
-    ("INVALID_REQUEST", ["an unknown envelope member", "another version"]),
-    ("INVALID_REQUEST", ["an empty request id", "an unknown input member"]),
-]
-WINS_WITH_CONTEXT = [
-    ("UNSUPPORTED_VERSION", ["another version", "no context"]),
-    ("UNSUPPORTED_VERSION", ["another version", "an unknown input member", "no context"]),
-    ("INVALID_REQUEST", ["an empty request id", "no context"]),
-    ("INVALID_REQUEST", ["an unknown envelope member", "no context"]),
-]
-WINS_FOR_MUTATIONS = [
-    ("UNSUPPORTED_VERSION", ["another version", "no key"]),
-    ("UNSUPPORTED_VERSION", ["another version", "no key", "no context"]),
-    ("INVALID_REQUEST", ["no key", "no context"]),
-    ("INVALID_REQUEST", ["no key", "an unknown input member", "no context"]),
-    ("NO_AMBIENT_CONTEXT", ["an unknown input member", "no context"]),
-]
+"""Where an operation names the entity that must exist and be in scope."""
 
 
-def send_with_faults(door: Door, code: str, op: str, valid: Any, faults: list[str]) -> None:
-    how: Json = {"input": valid}
-    for fault in faults:
-        how |= ENVELOPE_FAULTS[fault]
-    with door.nothing_written():
-        door.refused(code, op, **how)
+class Situation:
+    """Entities in all the states that operations refuse, and the faults that lead to them."""
+
+    def __init__(self, bench: Workbench, valid: Json) -> None:
+        self.bench = bench
+        self.valid = valid
+        self.away = {"context": bench.door.here(workspace_id="wsp_elsewhere")}
+        bench.put(how={"key": USED_KEY})
+        bench.put(how={"key": USED_KEY} | self.away)
+
+    def faults(self, op: str) -> list[Fault]:
+        """Everything an operation can be refused for, in the order of §1.3 and of its part of §4."""
+        return [*faults_before_the_store(op), *self._fields(op), *self._store(op)]
+
+    def _fields(self, op: str) -> Iterator[Fault]:
+        if op in ("artifact.put", "artifact.revise", "source.ingest"):
+            yield Fault("a blank title", "INVALID_REQUEST", {"title": " "})
+            yield Fault("bad content", "INVALID_REQUEST", {"content": {"type": "base64", "data": "!"}})
+        if op == "claim.assert":
+            yield Fault("an empty window", "INVALID_REQUEST", {"valid_until": self.valid["valid_from"]})
+        if op == "relation.put":
+            yield Fault("large metadata", "INVALID_REQUEST", {"metadata": {"m": "x" * 65_536}})
+            ends = dict.fromkeys(("source_id", "target_id"), self.valid["target_id"])
+            yield Fault("itself", "INVALID_REQUEST", ends)
+        if op == "projection.put":
+            yield Fault("no span", "INVALID_REQUEST", {"evidence_spans": []})
+        if op == "feedback.record":
+            yield Fault("a query without a word", "INVALID_REQUEST", {"query": "?!"})
+
+    def _store(self, op: str) -> Iterator[Fault]:
+        used_key = Fault("a used key", "IDEMPOTENCY_CONFLICT", how={"key": USED_KEY})
+        if op == "relation.put":
+            yield Fault("an unknown source", "NOT_FOUND", {"source_id": "clm_absent"})
+        if op in UNKNOWN_MEMBER:
+            yield Fault("an unknown entity", "NOT_FOUND", {UNKNOWN_MEMBER[op]: "absent"})
+        if op == "projection.put":
+            yield Fault("an unknown revision", "NOT_FOUND", {"revision_id": "arev_absent"})
+        if op in UNKNOWN_MEMBER or op == "relation.put":
+            yield Fault("a foreign context", "SCOPE_VIOLATION", how=self.away)
+        if op == "relation.put":
+            yield Fault("an unknown target", "NOT_FOUND", {"target_id": "clm_absent_too"})
+        if op == "source.withdraw":
+            yield Fault("an unknown item", "NOT_FOUND", {"external_id": "page-0"})
+        if op == "projection.put":
+            yield from self._projected()
+        if op in MUTATIONS:
+            yield used_key
+        yield from getattr(self, "_" + op.replace(".", "_"), lambda: ())()
+
+    def _projected(self) -> Iterator[Fault]:
+        artifact = self.bench.put()
+        old = artifact | {}
+        self.bench.revise(artifact)
+        gone = self.bench.put()
+        self.bench.forget(gone)
+        yield Fault("a forgotten artifact", "INVALID_REQUEST", id_and_revision(gone))
+        yield Fault("an old revision", "REVISION_CONFLICT", id_and_revision(old))
+        yield Fault("a span past the end", "INVALID_REQUEST", {"evidence_spans": [{"start_byte": 0, "end_byte": 999}]})
+
+    def _artifact_revise(self) -> Iterator[Fault]:
+        gone = self.bench.put()
+        self.bench.forget(gone)
+        yield Fault("a forgotten artifact", "INVALID_REQUEST", {"artifact_id": gone["artifact_id"]})
+        yield Fault("a stale revision", "REVISION_CONFLICT", {"if_revision": "arev_stale"})
+
+    def _artifact_forget(self) -> Iterator[Fault]:
+        gone = self.bench.put()
+        self.bench.forget(gone)
+        yield Fault("a forgotten artifact", "INVALID_REQUEST", {"artifact_id": gone["artifact_id"]})
+
+    def _claim_assert(self) -> Iterator[Fault]:
+        yield Fault("unknown evidence", "NOT_FOUND", {"evidence": [UNKNOWN_EVIDENCE]})
+
+    def _claim_revise(self) -> Iterator[Fault]:
+        ended = self.bench.claim()
+        self.bench.retract(ended)
+        yield Fault("unknown evidence", "NOT_FOUND", {"evidence": [UNKNOWN_EVIDENCE]})
+        yield Fault("a stale revision", "REVISION_CONFLICT", {"if_revision": "crev_stale"})
+        head = {"claim_id": ended["claim_id"], "if_revision": ended["revision_id"]}
+        yield Fault("a terminal claim", "INVALID_REQUEST", head)
+
+    def _claim_retract(self) -> Iterator[Fault]:
+        ended = self.bench.claim()
+        self.bench.retract(ended)
+        yield Fault("a retracted claim", "INVALID_REQUEST", {"claim_id": ended["claim_id"]})
+
+    def _relation_put(self) -> Iterator[Fault]:
+        ends = {name: {"claim_id": self.valid[name]} for name in ("source_id", "target_id")}
+        self.bench.relate(ends["source_id"], "supports", ends["target_id"])
+        same = {"relation": "supports", "target_id": self.valid["target_id"]}
+        yield Fault("an edge with other metadata", "INVALID_REQUEST", same)
+        artifact = {"target_type": "artifact", "target_id": self.bench.put()["artifact_id"]}
+        yield Fault("an artifact that is contradicted", "INVALID_REQUEST", artifact)
+
+    def _source_ingest(self) -> Iterator[Fault]:
+        source = {"source_id": self.valid["source_id"]}
+        self.bench.ingest(source, "page-7", kind="leaflet")
+        orphan = self.bench.ingest(source, "page-8")
+        self.bench.forget(orphan["artifact"])
+        page = {"external_id": "page-7"}
+        yield Fault("an orphaned item", "INTEGRITY_ERROR", {"external_id": "page-8"})
+        yield Fault("the same revision with other bytes", "REVISION_CONFLICT", page | {"external_revision": "v9"})
+        yield Fault("another kind", "INVALID_REQUEST", page | {"external_revision": "v10"})
 
 
-@pytest.mark.proves("machine-3")
-@pytest.mark.parametrize(
-    ("code", "faults"), WINS, ids=lambda value: "+".join(value) if isinstance(value, list) else value
-)
+UNKNOWN_EVIDENCE = {"artifact_id": "art_absent", "revision_id": "arev_absent"}
+
+
+def id_and_revision(artifact: Json) -> Json:
+    return {"artifact_id": artifact["artifact_id"], "revision_id": artifact["revision_id"]}
+
+
+@pytest.mark.proves("machine-3", "machine-15", "machine-16", "machine-103")
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_the_earliest_fault_wins(
-    door: Door, specimen_inputs: dict[str, Any], op: str, code: str, faults: list[str]
+def test_of_several_faults_the_earliest_in_the_stated_order_is_reported(
+    door: Door, bench: Workbench, specimen_inputs: dict[str, Any], op: str
 ) -> None:
-    send_with_faults(door, code, op, specimen_inputs[op], faults)
+    valid = specimen_inputs[op]
+    faults = Situation(bench, valid).faults(op)
+    with door.nothing_written():
+        for together in combinations_of(faults):
+            how: Json = {"input": valid}
+            for fault in together:
+                how = how | fault.how | {"input": how["input"] | fault.input}
+            answer = door.call(op, **how)
+            found = "success" if answer["ok"] else answer["error"]["code"]
+            assert found == together[0].code, [fault.name for fault in together]
 
 
-@pytest.mark.parametrize(
-    ("code", "faults"),
-    WINS_WITH_CONTEXT,
-    ids=lambda value: "+".join(value) if isinstance(value, list) else value,
-)
-@pytest.mark.parametrize("op", NEEDS_CONTEXT)
-def test_the_earliest_fault_wins_over_a_missing_context(
-    door: Door, specimen_inputs: dict[str, Any], op: str, code: str, faults: list[str]
-) -> None:
-    send_with_faults(door, code, op, specimen_inputs[op], faults)
-
-
-@pytest.mark.proves("machine-15", "machine-16")
-@pytest.mark.parametrize(
-    ("code", "faults"),
-    WINS_FOR_MUTATIONS,
-    ids=lambda value: "+".join(value) if isinstance(value, list) else value,
-)
-@pytest.mark.parametrize("op", MUTATIONS)
-def test_a_mutation_reports_key_then_context_then_input(
-    door: Door, specimen_inputs: dict[str, Any], op: str, code: str, faults: list[str]
-) -> None:
-    send_with_faults(door, code, op, specimen_inputs[op], faults)
+def combinations_of(faults: list[Fault]) -> Iterator[tuple[Fault, ...]]:
+    """Each fault by itself, then every two and three of them that one request can have, in the order of the list."""
+    for count in range(1, TOGETHER_MAX + 1):
+        for together in itertools.combinations(faults, count):
+            if all(one.combines_with(other) for one, other in itertools.combinations(together, 2)):
+                yield together
 
 
 @pytest.mark.proves("machine-16")
@@ -117,10 +236,6 @@ def test_search_judges_its_input_before_the_visible_commit(door: Door, fault: Js
     ahead = {"query": "cone", "min_commit_seq": door.last_commit_seq() + 1_000_000}
     door.refused("INDEX_NOT_READY", "search", ahead)
     door.refused("INVALID_REQUEST", "search", ahead | fault)
-
-
-BIG = raw(b"\0" * (8 * MIB + 1))
-USED_KEY = "already/used"
 
 
 @pytest.fixture

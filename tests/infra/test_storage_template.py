@@ -52,3 +52,10 @@ def test_the_bucket_is_private_and_tls_only(resources: dict[str, Any]) -> None:
     statement = resources["BucketPolicy"]["Properties"]["PolicyDocument"]["Statement"][0]
     assert statement["Effect"] == "Deny"
     assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_only_unfinished_writes_end_by_age_and_none_that_is_still_under_way(resources: dict[str, Any]) -> None:
+    (rule,) = resources["Bucket"]["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert set(rule) == {"Id", "Status", "AbortIncompleteMultipartUpload"}, "no rule may expire an object"
+    days = rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"]
+    assert days * 24 * 3600 > limits.UPLOAD_REMOVAL_SECONDS

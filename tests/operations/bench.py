@@ -26,6 +26,8 @@ from memoree.objects.filesystem import FilesystemStore
 from memoree.operations.call import Call, decode, validate
 from memoree.operations.execute import outcome_of, run_read
 from memoree.operations.view import ServiceFacts, View
+from memoree.verification import history, revisions
+from memoree.verification.issue import Issue
 from memoree.writer.group_commit import GroupCommitter
 
 Json = dict[str, Any]
@@ -159,6 +161,11 @@ class Bench:
         else:
             raise AssertionError(f"it succeeded where {code} was expected")
         assert dump(self.db) == before
+
+
+def disagreements(db: apsw.Connection) -> list[Issue]:
+    """Where the audit events, replayed, lead to something else than the tables hold (invariant W8)."""
+    return [*history.issues(db), *revisions.issues(db)]
 
 
 def text(data: str) -> Json:

@@ -15,7 +15,7 @@ from memoree.database import integrity
 from memoree.errors import MemoreeError
 from memoree.operations.execute import outcome_of
 
-from .bench import LAB, Bench, Json, put_input, text
+from .bench import LAB, Bench, Json, disagreements, put_input, text
 
 CONTEXTS = (LAB, LAB | {"task_id": "tsk_1"}, LAB | {"task_id": "tsk_2"}, LAB | {"project_id": "prj_other"})
 OPERATIONS = (
@@ -115,7 +115,7 @@ def test_events_tables_and_sum_agree_after_any_story(steps: list[Step]) -> None:
             for step in steps:
                 story.apply(step)
             assert integrity.recompute(bench.db) == bench.meta().integrity
-            assert integrity.replayed_heads(bench.db) == integrity.heads(bench.db)
+            assert disagreements(bench.db) == []
             numbers = [number for (number,) in bench.db.execute("SELECT commit_seq FROM events ORDER BY commit_seq")]
             assert numbers == story.acknowledged == list(range(1, bench.meta().commit_seq + 1))
             assert list(bench.db.execute("PRAGMA foreign_key_check")) == []
@@ -172,9 +172,9 @@ def test_the_sum_notices_damage(told: Bench, damage: str) -> None:
     ],
 )
 def test_replayed_events_notice_a_head_that_moved_by_itself(told: Bench, damage: str) -> None:
-    assert integrity.replayed_heads(told.db) == integrity.heads(told.db)
+    assert disagreements(told.db) == []
     told.db.execute(damage)
-    assert integrity.replayed_heads(told.db) != integrity.heads(told.db)
+    assert disagreements(told.db)
 
 
 def test_rows_say_from_which_commit_until_before_which_they_were_the_truth(told: Bench) -> None:
@@ -195,7 +195,7 @@ def disputed(bench: Bench) -> Bench:
     bench.write("relation.put", ends | {"source_type": "claim", "relation": "contradicts", "target_type": "claim"})
     bench.revise_claim(left)
     assert integrity.recompute(bench.db) == bench.meta().integrity
-    assert integrity.replayed_heads(bench.db) == integrity.heads(bench.db)
+    assert disagreements(bench.db) == []
     bench.db.execute("UPDATE meta SET erasing = 1")
     return bench
 
@@ -217,4 +217,4 @@ def test_the_sum_notices_damage_to_a_contradiction(disputed: Bench, damage: str)
 
 def test_replayed_events_notice_a_dispute_that_ended_by_itself(disputed: Bench) -> None:
     disputed.db.execute("UPDATE claims SET status = 'active' WHERE row_id = 1")
-    assert integrity.replayed_heads(disputed.db) != integrity.heads(disputed.db)
+    assert disagreements(disputed.db)

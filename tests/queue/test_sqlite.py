@@ -19,6 +19,7 @@ import pytest
 
 from memoree.queue import (
     DEDUPLICATION_SECONDS,
+    PATIENT_GROUPS,
     Message,
     OutgoingMessage,
     QueueError,
@@ -291,6 +292,22 @@ def test_the_oldest_age_is_that_of_the_oldest_unacknowledged_message(path: Path,
         assert (await queue.stats()).oldest_age_seconds == 8
         await queue.ack([oldest])
         assert (await queue.stats()).oldest_age_seconds == 1
+
+    run(path, scenario, clock=clock)
+
+
+def test_a_message_of_a_patient_group_ages_only_until_it_is_delivered(path: Path, clock: ManualClock) -> None:
+    async def scenario(queue: SqliteQueue) -> None:
+        await queue.send(message("a", group=f"{PATIENT_GROUPS}one"))
+        clock.advance(7)
+        assert (await queue.stats()).oldest_age_seconds == 7
+        [taken] = await receive(queue, 1)
+        assert (await queue.stats()).oldest_age_seconds is None
+        await queue.send(message("b"))
+        clock.advance(2)
+        assert (await queue.stats()).oldest_age_seconds == 2
+        await queue.set_visibility([taken], 0)
+        assert (await queue.stats()).oldest_age_seconds == 9
 
     run(path, scenario, clock=clock)
 

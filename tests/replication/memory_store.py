@@ -105,6 +105,15 @@ class MemoryStore:
                 body, modified = self._bodies[key]
                 yield ObjectInfo(key, _etag(body), len(body), modified)
 
+    async def children(self, prefix: str) -> AsyncIterator[str]:
+        self._begin(f"CHILDREN {prefix}")
+        below = {key.removeprefix(prefix).partition("/") for key in self._bodies if key.startswith(prefix)}
+        for name in {f"{prefix}{first}{slash}" for first, slash, _ in below}:
+            yield name
+
+    async def abort_unfinished(self, prefix: str, *, before: datetime) -> int:
+        return 0
+
     def presigned_delete(self, key: str, *, expires_seconds: int) -> str | None:
         return None
 

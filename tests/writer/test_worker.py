@@ -12,7 +12,7 @@ import pytest
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError
-from memoree.queue import Message
+from memoree.queue import PATIENT_GROUPS, Message
 from memoree.writer import worker as worker_module
 from memoree.writer.worker import ACTORS_KEPT_MAX, BATCHES_IN_HAND_MAX, WriterWorker
 from replication.memory_store import MemoryStore
@@ -261,3 +261,70 @@ def test_a_store_that_breaks_a_promise_is_not_written_to(tmp_path: Path) -> None
     with pytest.raises(MemoreeError) as refused:
         asyncio.run(worker.run(asyncio.Event()))
     assert refused.value.code is Code.CONFIG_ERROR
+
+
+class ScriptedVerifier:
+    """Stands in for `UploadVerifier`: holds every upload until its gate is open."""
+
+    def __init__(self, queue: ScriptedQueue) -> None:
+        self.may_serve = asyncio.Event()
+        self.serving: list[str] = []
+        self.cancelled: list[str] = []
+        self._queue = queue
+
+    async def serve(self, message: Message) -> None:
+        self.serving.append(message.message_id)
+        try:
+            await self.may_serve.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(message.message_id)
+            raise
+        await self._queue.ack([message])
+
+
+def uploads(count: int) -> list[str]:
+    return [f"{PATIENT_GROUPS}upload-{number}" for number in range(count)]
+
+
+def test_uploads_being_verified_keep_nobody_waiting_and_stay_hidden(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Bench(tmp_path, visibility=0.03) as bench:
+            verifier: Any = ScriptedVerifier(bench.queue)
+            bench.worker._verifier = verifier
+            bench.deliver(*uploads(BATCHES_IN_HAND_MAX + 1), "t")
+            await until(lambda: len(verifier.serving) > BATCHES_IN_HAND_MAX)
+            await bench.served("t")
+            hidden = [f"m-{uploads(1)[0]}"]
+            await until(lambda: (hidden, 0.03) in bench.queue.given_back)
+            verifier.may_serve.set()
+            await until(lambda: len(bench.queue.acked) == BATCHES_IN_HAND_MAX + 3)
+
+    asyncio.run(run())
+
+
+def test_uploads_beyond_the_bound_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UPLOADS_IN_HAND_MAX", 2)
+
+    async def run() -> None:
+        async with Bench(tmp_path) as bench:
+            verifier: Any = ScriptedVerifier(bench.queue)
+            bench.worker._verifier = verifier
+            bench.deliver(*uploads(3))
+            await until(lambda: bench.queue.given_back)
+            assert bench.queue.given_back == [([f"m-{uploads(3)[2]}"], worker_module.UPLOADS_BACK_OFF_SECONDS)]
+            assert len(verifier.serving) == 2
+
+    asyncio.run(run())
+
+
+def test_stopping_waits_for_no_verification(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Bench(tmp_path) as bench:
+            verifier: Any = ScriptedVerifier(bench.queue)
+            bench.worker._verifier = verifier
+            bench.deliver(*uploads(2))
+            await until(lambda: len(verifier.serving) == 2)
+        assert len(verifier.cancelled) == 2
+        assert bench.queue.acked == []
+
+    asyncio.run(run())

@@ -7,28 +7,12 @@ it current at the cost of a hash or two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import apsw
-import orjson
 from blake3 import blake3
 
 from memoree.database import artifacts, claims, conflicts, feedback, projections, relations, sources
 from memoree.database.entry import Entry
-from memoree.database.events import Change
 
-_EVENTS = """
-    SELECT entity_type, entity_id, revision_id, payload ->> 'status', coalesce(payload -> 'also', '[]') FROM events
-    ORDER BY commit_seq
-"""
-_HEADS = """
-    SELECT 'artifact', artifact_id, r.revision_id, r.revision_number, revision_count, status
-    FROM artifacts a JOIN artifact_revisions r ON r.row_id = a.head_row
-    UNION ALL
-    SELECT 'claim', claim_id, r.revision_id, r.revision_number, revision_count, status
-    FROM claims c JOIN claim_revisions r ON r.row_id = c.head_row
-"""
 _KEEPERS = (artifacts, claims, relations, conflicts, sources, projections, feedback)
 """The modules whose tables are counted; each tells its entries."""
 
@@ -71,41 +55,3 @@ def recompute(db: apsw.Connection) -> bytes:
         for entry in keeper.entries(db):
             found.add(entry)
     return found.to_bytes()
-
-
-class Head(NamedTuple):
-    """Where an entity stands: its current revision, how many it has, and its status."""
-
-    revision_id: str
-    revision_number: int
-    revision_count: int
-    status: str
-
-
-EntityKey = tuple[str, str]
-"""Entity type and id."""
-_UNBORN = Head("", 0, 0, "")
-
-
-def heads(db: apsw.Connection) -> Mapping[EntityKey, Head]:
-    """Where every artifact and claim stands by its own row."""
-    return {(entity_type, entity_id): Head(*head) for entity_type, entity_id, *head in db.execute(_HEADS)}
-
-
-def replayed_heads(db: apsw.Connection) -> Mapping[EntityKey, Head]:
-    """Where every artifact and claim stands by the audit events, replayed in order; equal to `heads` in a sound
-    store (invariant W8, design §5.4). A change with a revision id added that revision."""
-    found: dict[EntityKey, Head] = {}
-    for entity_type, entity_id, revision_id, status, also in db.execute(_EVENTS):
-        for change in (Change(entity_type, entity_id, revision_id, status), *map(Change._make, orjson.loads(also))):
-            if change.entity_type in ("artifact", "claim"):
-                key = (change.entity_type, change.entity_id)
-                found[key] = _moved(found.get(key, _UNBORN), change)
-    return found
-
-
-def _moved(head: Head, change: Change) -> Head:
-    if change.revision_id is None:
-        return head._replace(status=change.status)
-    number = head.revision_number + 1
-    return Head(change.revision_id, number, number, change.status)

@@ -12,6 +12,7 @@ from memoree.errors import Code, MemoreeError
 
 SCHEMA_VERSION = 2
 EMPTY_INTEGRITY = bytes(32)
+MIGRATION_RETRY_SECONDS = 5.0
 
 
 def stored_version(db: apsw.Connection) -> int:
@@ -27,6 +28,19 @@ def check_version(version: int) -> None:
         raise MemoreeError(
             Code.CONFIG_ERROR,
             f"the store has schema version {version}, this program knows up to {SCHEMA_VERSION}; upgrade it",
+        )
+
+
+def check_migrated(version: int) -> None:
+    """Raises a retryable `TRANSPORT_ERROR` for a schema older than this program's: its statements need what a
+    migration adds, and only a writer may migrate."""
+    if version < SCHEMA_VERSION:
+        raise MemoreeError(
+            Code.TRANSPORT_ERROR,
+            f"the store has schema version {version} and waits for its writer to migrate it to {SCHEMA_VERSION}; send "
+            "the identical request again",
+            details={"schema_version": version, "expected_schema_version": SCHEMA_VERSION},
+            retry_after_seconds=MIGRATION_RETRY_SECONDS,
         )
 
 

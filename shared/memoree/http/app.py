@@ -36,6 +36,9 @@ from memoree.uploads import UPLOADS_PATH
 
 LIMITED_PREFIX = "/v1/"
 EXPOSED_HEADERS = (
+    "Accept-Ranges",
+    "Content-Range",
+    "ETag",
     "Memoree-Commit-Seq",
     "Preference-Applied",
     "RateLimit-Limit",

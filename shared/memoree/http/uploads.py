@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 
 from starlette.types import Receive, Scope, Send
@@ -27,7 +28,7 @@ SCOPE = "ingest"
 _LENGTH = re.compile(rb"\d{1,18}")
 
 
-class UploadEndpoint:
+class UploadEndpoint(ABC):
     """What both routes have in common: the gate, and how they refuse."""
 
     def __init__(self, services: ServiceHolder, gate: Gate) -> None:
@@ -60,8 +61,9 @@ class UploadEndpoint:
             raise HttpRefusal(_unreachable(error), headers=admission.headers) from error
         return answer.with_headers(*admission.headers)
 
+    @abstractmethod
     async def _answer(self, scope: Scope, receive: Receive, admission: Admission) -> Answer:
-        raise NotImplementedError
+        """Raises `HttpRefusal`, `MemoreeError`, `ObjectStoreError` and `ClientDisconnected`."""
 
 
 class DeclareEndpoint(UploadEndpoint):

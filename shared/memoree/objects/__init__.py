@@ -1,4 +1,4 @@
-"""The object store as the rest of the program sees it: eight methods, one set of errors.
+"""The object store as the rest of the program sees it: one protocol, one set of errors.
 
 Adapters: `memoree.objects.filesystem` (a directory) and `memoree.objects.s3` (SeaweedFS, MinIO, S3).
 Keys are `/`-separated, never end in `/` and never hold an empty, `.` or `..` segment (`check_key`).
@@ -6,7 +6,7 @@ Keys are `/`-separated, never end in `/` and never hold an empty, `.` or `..` se
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -25,6 +25,10 @@ class ObjectMissing(ObjectStoreError):
 class PreconditionFailed(ObjectStoreError):
     """`if_match` or `if_absent` did not hold. Also raised for `if_match` on a key that does not exist,
     and for the 409 that S3 answers when two conditional writes race."""
+
+
+class OutOfRange(ObjectStoreError):
+    """The object ends before the range that was asked for begins."""
 
 
 class StoreUnavailable(ObjectStoreError):
@@ -54,6 +58,26 @@ class StoredObject:
     date: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectRange:
+    """Some of an object's bytes, and how many it has in all."""
+
+    body: bytes
+    object_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PresignedPut:
+    """A request that anybody may send until it expires: PUT with these headers and a body of the signed length."""
+
+    url: str
+    headers: Mapping[str, str]
+
+
+def _nothing() -> None:
+    """No progress is reported."""
+
+
 class ObjectStore(Protocol):
     """Every method may raise `StoreUnavailable`. Times are timezone-aware UTC by the store's clock."""
 
@@ -77,14 +101,39 @@ class ObjectStore(Protocol):
         Raises `PreconditionFailed`. With `timeout_seconds`, gives up with `StoreUnavailable` (outcome unknown).
         """
 
+    async def get_range(self, key: str, start: int, stop: int, *, if_match: str | None = None) -> ObjectRange:
+        """Bytes `start` to `stop` (exclusive), fewer where the object ends before. `if_match` costs a directory
+        a hash of the whole object. Raises `ObjectMissing`, `OutOfRange`, `PreconditionFailed`."""
+
+    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, size: int) -> None:
+        """Store `size` bytes as they come, in bounded memory, and show them whole or not at all.
+
+        What `chunks` raises is passed on; then, and with any other number of bytes (`ObjectStoreError`), the key is
+        left as it was.
+        """
+
+    async def copy(self, source: ObjectInfo, target: str, *, progress: Callable[[], None] = _nothing) -> None:
+        """Copy inside the store exactly the version that `source` describes, with a fresh `last_modified`; shown whole
+        or not at all. `progress` is called as it gets on. Raises `ObjectMissing`, and `PreconditionFailed` when the
+        source was replaced meanwhile."""
+
     async def delete(self, key: str) -> None:
         """Remove the object; succeeds when there is none."""
+
+    def children(self, prefix: str) -> AsyncIterator[str]:
+        """One level below a prefix that is empty or ends in `/`: keys, and prefixes that end in `/`, in any order."""
+
+    async def abort_unfinished(self, prefix: str, *, before: datetime) -> int:
+        """Give up writes of parts under `prefix` that began before then and never ended; how many there were."""
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         """Every object whose key starts with `prefix`, in ascending byte order of keys."""
 
     def presigned_delete(self, key: str, *, expires_seconds: int) -> str | None:
         """A URL that deletes the object until it expires; `None` where the store has no such thing."""
+
+    def presigned_put(self, key: str, *, size: int, expires_seconds: int) -> PresignedPut | None:
+        """A PUT of exactly `size` bytes; `None` where the store has no such thing."""
 
     async def close(self) -> None: ...
 

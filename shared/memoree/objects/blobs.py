@@ -119,6 +119,13 @@ class BlobStore:
             return False
         return True
 
+    async def size_of(self, digest: str) -> int | None:
+        """How many bytes the blob has; `None` when there is none. Never answered from the cache."""
+        try:
+            return (await self._store.head(blob_key(self._tenant, digest))).size
+        except ObjectMissing:
+            return None
+
     async def read(self, digest: str, *, size: int | None = None) -> bytes:
         """The bytes, proven to hash to `digest` (and to be `size` bytes). Raises `INTEGRITY_ERROR`."""
         if self._cache and (cached := self._cache.get(self._tenant, digest)) is not None:
@@ -126,7 +133,7 @@ class BlobStore:
         try:
             stored = await self._store.get(blob_key(self._tenant, digest))
         except ObjectMissing as error:
-            raise _missing(digest) from error
+            raise missing(digest) from error
         assert stored is not None, "a GET without a condition always has a body"
         data = _proven(digest, stored.body, size)
         if self._cache:
@@ -156,9 +163,21 @@ class LocalBlobStore:
         try:
             stored = self._store.get_sync(blob_key(self._tenant, digest))
         except ObjectMissing as error:
-            raise _missing(digest) from error
+            raise missing(digest) from error
         assert stored is not None, "a GET without a condition always has a body"
         return _proven(digest, stored.body, size)
+
+    def size_of(self, digest: str) -> int | None:
+        """As `BlobStore.size_of`."""
+        try:
+            return self._store.size_sync(blob_key(self._tenant, digest))
+        except ObjectMissing:
+            return None
+
+    def adopt(self, key: str, digest: str) -> None:
+        """Make the object under `key` the blob too, if that is what it hashes to. Raises `ObjectMissing`,
+        `PreconditionFailed`."""
+        self._store.copy_sync(key, blob_key(self._tenant, digest), if_match=digest)
 
     def delete(self, digest: str) -> None:
         """Remove the blob; succeeds when there is none. Only the garbage collector may."""
@@ -166,26 +185,37 @@ class LocalBlobStore:
 
 
 def _proven(digest: str, data: bytes, size: int | None) -> bytes:
-    if (found := blob_digest(data)) != digest:
-        raise MemoreeError(
-            Code.INTEGRITY_ERROR,
-            f"blob {digest} is damaged: its {len(data)} bytes hash to {found}",
-            details={"digest": digest, "reason": "digest_mismatch"},
-        )
+    check_digest(digest, blob_digest(data), len(data))
     return _of_size(digest, data, size)
 
 
 def _of_size(digest: str, data: bytes, size: int | None) -> bytes:
-    if size is not None and len(data) != size:
-        raise MemoreeError(
-            Code.INTEGRITY_ERROR,
-            f"blob {digest} has {len(data)} bytes where {size} were recorded",
-            details={"digest": digest, "reason": "size_mismatch"},
-        )
+    if size is not None:
+        check_size(digest, len(data), size)
     return data
 
 
-def _missing(digest: str) -> MemoreeError:
+def check_digest(digest: str, found: str, size: int) -> None:
+    """Raises `INTEGRITY_ERROR` unless the `size` bytes read hash to the blob's name."""
+    if found != digest:
+        raise MemoreeError(
+            Code.INTEGRITY_ERROR,
+            f"blob {digest} is damaged: its {size} bytes hash to {found}",
+            details={"digest": digest, "reason": "digest_mismatch"},
+        )
+
+
+def check_size(digest: str, found: int, recorded: int) -> None:
+    """Raises `INTEGRITY_ERROR` unless the blob has as many bytes as were recorded."""
+    if found != recorded:
+        raise MemoreeError(
+            Code.INTEGRITY_ERROR,
+            f"blob {digest} has {found} bytes where {recorded} were recorded",
+            details={"digest": digest, "reason": "size_mismatch"},
+        )
+
+
+def missing(digest: str) -> MemoreeError:
     return MemoreeError(
         Code.INTEGRITY_ERROR,
         f"blob {digest} is missing from the object store",

@@ -17,27 +17,40 @@ import stat
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from secrets import token_hex
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from blake3 import blake3
 
 from memoree.objects import (
     ObjectInfo,
     ObjectMissing,
+    ObjectRange,
     ObjectStoreError,
+    OutOfRange,
     PreconditionFailed,
+    PresignedPut,
     StoredObject,
     StoreUnavailable,
     check_key,
 )
+from memoree.objects.files import (
+    FILE_MODE,
+    OPEN_FILE,
+    Temporary,
+    etag_of,
+    fsync,
+    in_thread,
+    read_all,
+    read_at,
+    to_the_end,
+)
 
 DIRECTORY_MODE = 0o700
-FILE_MODE = 0o600
 
 PRIVATE_DIRECTORY = ".store"
 """Holds temporary files and locks; no key may start with it."""
@@ -51,18 +64,14 @@ LOCK_POLL_SECONDS = 0.001
 TEMPORARY_AGE_SECONDS_MAX = 24 * 3600
 """A temporary file this old was left by a crash: no write takes that long."""
 
-HASH_CHUNK_BYTES = 1024 * 1024
 LIST_PAGE = 512
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_OPEN_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _REFUSALS = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 """A link or a plain file where a directory should be, the reverse, or a segment too long for the disk."""
 
-_P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
@@ -84,7 +93,7 @@ class FilesystemStore:
         """The object, or `None` when its ETag equals `if_none_match`. Raises `ObjectMissing`."""
         with _os_errors(key), self._opened(key) as descriptor:
             status = os.fstat(descriptor)
-            body = _read_all(descriptor, status.st_size)
+            body = read_all(descriptor, status.st_size)
         etag = blake3(body).hexdigest()
         if etag == if_none_match:
             return None
@@ -93,7 +102,7 @@ class FilesystemStore:
     def head_sync(self, key: str) -> ObjectInfo:
         """Raises `ObjectMissing`. Reads the content, for the ETag is its hash; `exists_sync` does not."""
         with _os_errors(key), self._opened(key) as descriptor:
-            return _info(key, _etag_of(descriptor), os.fstat(descriptor).st_size, os.fstat(descriptor))
+            return _info(key, etag_of(descriptor), os.fstat(descriptor).st_size, os.fstat(descriptor))
 
     def exists_sync(self, key: str) -> bool:
         try:
@@ -102,18 +111,51 @@ class FilesystemStore:
         except ObjectMissing:
             return False
 
+    def size_sync(self, key: str) -> int:
+        """The object's size, without reading it. Raises `ObjectMissing`."""
+        with _os_errors(key), self._opened(key) as descriptor:
+            return os.fstat(descriptor).st_size
+
+    def get_range_sync(self, key: str, start: int, stop: int, *, if_match: str | None = None) -> ObjectRange:
+        """As `ObjectStore.get_range`."""
+        with _os_errors(key), self._opened(key) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if if_match is not None and (found := etag_of(descriptor)) != if_match:
+                raise PreconditionFailed(f"{key!r} has the ETag {found}, not {if_match}")
+            if start >= size:
+                raise OutOfRange(f"{key!r} has {size} bytes, none at {start}")
+            return ObjectRange(read_at(descriptor, start, min(stop, size)), size)
+
     def put_sync(self, key: str, body: bytes, *, if_match: str | None = None, if_absent: bool = False) -> str:
         """Store bytes durably and return the new ETag. Raises `PreconditionFailed`."""
         parents, name = _split(key)
         with _os_errors(key, writing=True):
             self._prepare()
-            with self._directory(parents, create=True) as directory, self._temporary(body) as temporary:
+            with self._directory(parents, create=True) as directory, self._temporary() as temporary:
+                temporary.write(body)
                 with self._locked(key):
                     if if_match is not None:
                         _require_etag(directory, name, key, if_match)
                     temporary.publish(directory, name, key, only_if_absent=if_absent)
-                _fsync(directory)
+                fsync(directory)
         return blake3(body).hexdigest()
+
+    def copy_sync(self, source: str, target: str, *, if_match: str) -> None:
+        """As `ObjectStore.copy`. No file is ever written in place, so a second name is a copy; the name is made
+        before the content is hashed, so that what was hashed is what is shown."""
+        source_parents, source_name = _split(source)
+        target_parents, target_name = _split(target)
+        self._prepare()
+        with self._temporary() as temporary:
+            with _os_errors(source), self._directory(source_parents) as directory:
+                _require_file(directory, source_name, source)
+                temporary.link_from(directory, source_name)
+            with _os_errors(target, writing=True), self._directory(target_parents, create=True) as directory:
+                if (found := temporary.refreshed_etag()) != if_match:
+                    raise PreconditionFailed(f"{source!r} has the ETag {found}, not {if_match}")
+                with self._locked(target):
+                    temporary.publish(directory, target_name, target, only_if_absent=False)
+                fsync(directory)
 
     def delete_sync(self, key: str) -> None:
         """Remove the object; succeeds when there is none."""
@@ -122,24 +164,28 @@ class FilesystemStore:
             _require_file(directory, name, key)
             with self._locked(key):
                 os.unlink(name, dir_fd=directory)
-            _fsync(directory)
+            fsync(directory)
 
     def list_sync(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Every object whose key starts with `prefix`, in ascending byte order of keys."""
+        for key in self.keys_sync(prefix, start_after=start_after):
+            with suppress(ObjectMissing):  # deleted since the directory was read
+                yield self.head_sync(key)
+
+    def keys_sync(self, prefix: str, *, start_after: str | None = None) -> Iterator[str]:
+        """As `list_sync`, the keys alone: no object is opened."""
         parents, _, _ = prefix.rpartition("/")
         if parents:
             check_key(parents)
-        for key in self._walk(parents, prefix, start_after or ""):
-            with suppress(ObjectMissing):  # deleted since the directory was read
-                yield self.head_sync(key)
+        return self._walk(parents, prefix, start_after or "")
 
     # ---- the ObjectStore protocol
 
     async def get(self, key: str, *, if_none_match: str | None = None) -> StoredObject | None:
-        return await _in_thread(self.get_sync, key, if_none_match=if_none_match)
+        return await in_thread(self.get_sync, key, if_none_match=if_none_match)
 
     async def head(self, key: str) -> ObjectInfo:
-        return await _in_thread(self.head_sync, key)
+        return await in_thread(self.head_sync, key)
 
     async def put(
         self,
@@ -154,20 +200,49 @@ class FilesystemStore:
 
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await _in_thread(self.put_sync, key, body, if_match=if_match, if_absent=if_absent)
+                return await in_thread(self.put_sync, key, body, if_match=if_match, if_absent=if_absent)
         except TimeoutError as error:
             raise StoreUnavailable(f"writing {key!r} took longer than {timeout_seconds} s") from error
 
+    async def get_range(self, key: str, start: int, stop: int, *, if_match: str | None = None) -> ObjectRange:
+        return await in_thread(self.get_range_sync, key, start, stop, if_match=if_match)
+
+    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, size: int) -> None:
+        with _os_errors(key, writing=True):
+            self._prepare()
+            held = ExitStack()
+            temporary = await to_the_end(lambda: held.enter_context(self._temporary()))
+            try:
+                async for chunk in chunks:
+                    await to_the_end(temporary.append, chunk)
+                await to_the_end(self._publish_grown, temporary, key, size)
+            finally:
+                await to_the_end(held.close)
+
+    async def copy(self, source: ObjectInfo, target: str, *, progress: Callable[[], None] = lambda: None) -> None:
+        await in_thread(self.copy_sync, source.key, target, if_match=source.etag)
+
     async def delete(self, key: str) -> None:
-        await _in_thread(self.delete_sync, key)
+        await in_thread(self.delete_sync, key)
+
+    async def children(self, prefix: str) -> AsyncIterator[str]:
+        for name in await in_thread(self._children, prefix):
+            yield name
+
+    async def abort_unfinished(self, prefix: str, *, before: datetime) -> int:
+        """None here: what a crash left of a write is a temporary file, and removed as such."""
+        return 0
 
     async def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         found = self.list_sync(prefix, start_after=start_after)
-        while page := await _in_thread(_take, found, LIST_PAGE):
+        while page := await in_thread(_take, found, LIST_PAGE):
             for info in page:
                 yield info
 
     def presigned_delete(self, key: str, *, expires_seconds: int) -> str | None:
+        return None
+
+    def presigned_put(self, key: str, *, size: int, expires_seconds: int) -> PresignedPut | None:
         return None
 
     async def close(self) -> None:
@@ -194,7 +269,7 @@ class FilesystemStore:
         parents, name = _split(key)
         with self._directory(parents) as directory:
             _require_file(directory, name, key)
-            descriptor = os.open(name, _OPEN_FILE, dir_fd=directory)
+            descriptor = os.open(name, OPEN_FILE, dir_fd=directory)
         try:
             yield descriptor
         finally:
@@ -219,6 +294,14 @@ class FilesystemStore:
             elif key > start_after or start_after.startswith(key):
                 yield from self._walk(key[:-1], prefix, start_after)
 
+    def _children(self, prefix: str) -> Sequence[str]:
+        parents = prefix.rstrip("/")
+        try:
+            with _os_errors(prefix), self._directory(parents.split("/") if parents else []) as directory:
+                return [prefix + entry for entry in _entries(directory)]
+        except ObjectMissing:
+            return []
+
     # ---- writing
 
     def _prepare(self) -> None:
@@ -233,15 +316,24 @@ class FilesystemStore:
                 _remove_stale(directory)
             self._prepared = True
 
+    def _publish_grown(self, temporary: Temporary, key: str, size: int) -> None:
+        parents, name = _split(key)
+        if (found := temporary.finish()) != size:
+            raise ObjectStoreError(f"{key!r} was to have {size} bytes, {found} came")
+        with self._directory(parents, create=True) as directory:
+            with self._locked(key):
+                temporary.publish(directory, name, key, only_if_absent=False)
+            fsync(directory)
+
     @contextmanager
-    def _temporary(self, body: bytes) -> Iterator[_Temporary]:
-        """A durable file that holds `body` under no name a reader knows; gone afterwards."""
+    def _temporary(self) -> Iterator[Temporary]:
+        """The place of a file under no name a reader knows; gone afterwards."""
         with self._directory([PRIVATE_DIRECTORY, "temporary"]) as directory:
-            temporary = _Temporary(directory, token_hex(16))
+            temporary = Temporary(directory, token_hex(16))
             try:
-                temporary.write(body)
                 yield temporary
             finally:
+                temporary.close()
                 with suppress(FileNotFoundError):
                     os.unlink(temporary.name, dir_fd=directory)
 
@@ -257,32 +349,6 @@ class FilesystemStore:
             yield
         finally:
             os.close(descriptor)
-
-
-class _Temporary:
-    def __init__(self, directory: int, name: str) -> None:
-        self._directory = directory
-        self.name = name
-
-    def write(self, body: bytes) -> None:
-        descriptor = os.open(self.name, _OPEN_NEW, FILE_MODE, dir_fd=self._directory)
-        try:
-            rest = memoryview(body)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-            _fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def publish(self, directory: int, name: str, key: str, *, only_if_absent: bool) -> None:
-        """Give the file its final name in one step. Raises `PreconditionFailed`."""
-        if not only_if_absent:
-            os.rename(self.name, name, src_dir_fd=self._directory, dst_dir_fd=directory)
-            return
-        try:
-            os.link(self.name, name, src_dir_fd=self._directory, dst_dir_fd=directory, follow_symlinks=False)
-        except FileExistsError as error:
-            raise PreconditionFailed(f"{key!r} exists already") from error
 
 
 @contextmanager
@@ -313,7 +379,7 @@ def _open_child(directory: int, name: str, *, create: bool) -> int:
             raise
     with suppress(FileExistsError):
         os.mkdir(name, DIRECTORY_MODE, dir_fd=directory)
-    _fsync(directory)
+    fsync(directory)
     return os.open(name, _OPEN_DIRECTORY, dir_fd=directory)
 
 
@@ -326,7 +392,7 @@ def _make_directory(path: Path) -> None:
     try:
         with suppress(FileExistsError):
             path.mkdir(DIRECTORY_MODE)
-        _fsync(parent)
+        fsync(parent)
     finally:
         os.close(parent)
 
@@ -342,11 +408,11 @@ def _require_file(directory: int, name: str, key: str) -> None:
 
 def _require_etag(directory: int, name: str, key: str, etag: str) -> None:
     try:
-        descriptor = os.open(name, _OPEN_FILE, dir_fd=directory)
+        descriptor = os.open(name, OPEN_FILE, dir_fd=directory)
     except FileNotFoundError as error:
         raise PreconditionFailed(f"{key!r} does not exist, so it does not have the ETag {etag}") from error
     try:
-        if (found := _etag_of(descriptor)) != etag:
+        if (found := etag_of(descriptor)) != etag:
             raise PreconditionFailed(f"{key!r} has the ETag {found}, not {etag}")
     finally:
         os.close(descriptor)
@@ -386,36 +452,9 @@ def _lock(descriptor: int, key: str) -> None:
         time.sleep(LOCK_POLL_SECONDS)
 
 
-def _fsync(descriptor: int) -> None:
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone does not reach the medium
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(descriptor)
-
-
-def _read_all(descriptor: int, size: int) -> bytes:
-    pieces = []
-    while piece := os.read(descriptor, max(size, HASH_CHUNK_BYTES)):
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
-def _etag_of(descriptor: int) -> str:
-    hasher = blake3()
-    while piece := os.read(descriptor, HASH_CHUNK_BYTES):
-        hasher.update(piece)
-    return hasher.hexdigest()
-
-
 def _info(key: str, etag: str, size: int, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, etag, size, datetime.fromtimestamp(status.st_mtime, UTC))
 
 
 def _take(items: Iterator[_R], count: int) -> list[_R]:
     return list(islice(items, count))
-
-
-async def _in_thread(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    import asyncio  # here, because the embedded command line uses this module without an event loop
-
-    return await asyncio.to_thread(function, *args, **kwargs)

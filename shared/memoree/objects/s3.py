@@ -8,14 +8,14 @@ did take effect would report `PreconditionFailed` to its own author.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -33,13 +33,16 @@ from botocore.exceptions import (
 from botocore.handlers import add_expect_header
 from botocore.parsers import ResponseParserError
 
-from memoree import __version__
+from memoree import __version__, limits
 from memoree.objects import (
     ClockSkew,
     ObjectInfo,
     ObjectMissing,
+    ObjectRange,
     ObjectStoreError,
+    OutOfRange,
     PreconditionFailed,
+    PresignedPut,
     StoredObject,
     StoreUnavailable,
     check_key,
@@ -47,6 +50,7 @@ from memoree.objects import (
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
+    from types_aiobotocore_s3.type_defs import CompletedPartTypeDef
 
 CONNECT_TIMEOUT_SECONDS = 2.0
 READ_TIMEOUT_SECONDS = 10.0
@@ -58,11 +62,19 @@ KEEPALIVE_SECONDS = 60.0
 DELETE_MANY_KEYS_MAX = 1000
 PRESIGN_SECONDS_MAX = 7 * 24 * 3600
 
+PUT_PART_BYTES = 6 * limits.MIB
+"""Of a stream; one part is in memory at a time. S3 takes no smaller ones than 5 MiB, and at most 10 000 of them."""
+COPY_PART_BYTES = 64 * limits.MIB
+"""Copied within one request, which must answer within the read timeout."""
+COPY_CONCURRENCY = 4
+
 CLOCK_SKEW_SECONDS_MAX = 14 * 60
 """Stores refuse signatures beyond 15 minutes; a refusal with clocks this far apart is blamed on them."""
 
 FREE_FORM_LEVELS = 2
 """`tenants/<tenant>/`: names above this depth are anyone's, those below it have one shape per level (§7)."""
+
+_R = TypeVar("_R")
 
 _PRECONDITION_STATUSES = frozenset({409, 412})
 _OUR_MISTAKES = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
@@ -163,6 +175,68 @@ class S3Store:
                 answer = await client.put_object(Bucket=self._bucket, Key=key, Body=body, **condition)
         return answer["ETag"]
 
+    async def get_range(self, key: str, start: int, stop: int, *, if_match: str | None = None) -> ObjectRange:
+        condition: dict[str, Any] = {} if if_match is None else {"IfMatch": if_match}
+        with _errors(f"GET {check_key(key)!r} from {start}", conditional=if_match is not None, reading=True):
+            answer = await self._repeating.get_object(
+                Bucket=self._bucket, Key=key, Range=f"bytes={start}-{stop - 1}", **condition
+            )
+            async with answer["Body"] as stream:
+                body = await stream.read()
+        return ObjectRange(body, int(answer["ContentRange"].rpartition("/")[2]))
+
+    async def put_stream(self, key: str, chunks: AsyncIterator[bytes], *, size: int) -> None:
+        parts = _parts(chunks, PUT_PART_BYTES)
+        if size <= PUT_PART_BYTES:
+            body = b"".join([part async for part in parts])
+            _check_size(key, size, len(body))
+            await self.put(key, body)
+            return
+
+        async def send(upload: dict[str, Any]) -> list[CompletedPartTypeDef]:
+            sent, number = 0, 0
+            etags: list[CompletedPartTypeDef] = []
+            async for part in parts:
+                number, sent = number + 1, sent + len(part)
+                if sent > size:
+                    break
+                with _errors(f"PUT of part {number} of {key!r}"):
+                    answer = await self._repeating.upload_part(**upload, PartNumber=number, Body=part)
+                etags.append({"PartNumber": number, "ETag": answer["ETag"]})
+            _check_size(key, size, sent)
+            return etags
+
+        await self._in_parts(key, send)
+
+    async def copy(self, source: ObjectInfo, target: str, *, progress: Callable[[], None] = lambda: None) -> None:
+        origin: dict[str, Any] = {
+            "CopySource": {"Bucket": self._bucket, "Key": check_key(source.key)},
+            "CopySourceIfMatch": source.etag,
+        }
+        what = f"COPY of {source.key!r} to {check_key(target)!r}"
+        if source.size <= COPY_PART_BYTES:
+            with _errors(what, conditional=True, reading=True):
+                await self._repeating.copy_object(Bucket=self._bucket, Key=target, **origin)
+            return
+        permits = asyncio.Semaphore(COPY_CONCURRENCY)
+
+        async def part(upload: dict[str, Any], number: int) -> CompletedPartTypeDef:
+            start = (number - 1) * COPY_PART_BYTES
+            stop = min(start + COPY_PART_BYTES, source.size)
+            async with permits:
+                with _errors(what, conditional=True, reading=True):
+                    answer = await self._repeating.upload_part_copy(
+                        **upload, **origin, PartNumber=number, CopySourceRange=f"bytes={start}-{stop - 1}"
+                    )
+            progress()
+            return {"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]}
+
+        async def send(upload: dict[str, Any]) -> list[CompletedPartTypeDef]:
+            count = -(-source.size // COPY_PART_BYTES)
+            return await _all_or_none([part(upload, number) for number in range(1, count + 1)])
+
+        await self._in_parts(target, send)
+
     async def delete(self, key: str) -> None:
         with _errors(f"DELETE {check_key(key)!r}"):
             await self._repeating.delete_object(Bucket=self._bucket, Key=key)
@@ -183,15 +257,27 @@ class S3Store:
                 async for info in self.list(name, start_after=start_after):
                     yield info
 
+    async def children(self, prefix: str) -> AsyncIterator[str]:
+        for name in await self._list_level(prefix):
+            yield name
+
+    async def abort_unfinished(self, prefix: str, *, before: datetime) -> int:
+        aborted = 0
+        pages = self._repeating.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix)
+        with _errors(f"LIST of unfinished writes under {prefix!r}"):
+            async for page in pages:
+                for entry in page.get("Uploads", []):
+                    if entry["Initiated"].astimezone(UTC) < before:
+                        await self._abort(self._part_of(entry["Key"], entry["UploadId"]))
+                        aborted += 1
+        return aborted
+
     def presigned_delete(self, key: str, *, expires_seconds: int) -> str | None:
-        if not 0 < expires_seconds <= PRESIGN_SECONDS_MAX:
-            raise ValueError(f"a presigned URL cannot live for {expires_seconds} s")
-        url: str = self._presigner.generate_presigned_url(
-            "delete_object",
-            Params={"Bucket": self._bucket, "Key": check_key(key)},
-            ExpiresIn=expires_seconds,
-        )
-        return url
+        return self._presigned("delete_object", key, expires_seconds)
+
+    def presigned_put(self, key: str, *, size: int, expires_seconds: int) -> PresignedPut | None:
+        url = self._presigned("put_object", key, expires_seconds, ContentLength=size)
+        return PresignedPut(url, {"Content-Length": str(size)})
 
     # ---- beyond the protocol
 
@@ -230,10 +316,41 @@ class S3Store:
 
     # ---- inside
 
+    async def _in_parts(
+        self, key: str, send: Callable[[dict[str, Any]], Awaitable[Sequence[CompletedPartTypeDef]]]
+    ) -> None:
+        """A write in parts: shown when all of them are there, given up otherwise."""
+        with _errors(f"PUT of {check_key(key)!r} in parts"):
+            begun = await self._repeating.create_multipart_upload(Bucket=self._bucket, Key=key)
+        upload = self._part_of(key, begun["UploadId"])
+        try:
+            parts = await send(upload)
+            with _errors(f"PUT of {key!r} in {len(parts)} parts"):
+                await self._repeating.complete_multipart_upload(**upload, MultipartUpload={"Parts": list(parts)})
+        except BaseException:
+            with suppress(ObjectStoreError):  # what stays is given up later, by age
+                await asyncio.shield(self._abort(upload))
+            raise
+
+    async def _abort(self, upload: dict[str, Any]) -> None:
+        with _errors(f"ABORT of the parts of {upload['Key']!r}"):
+            await self._repeating.abort_multipart_upload(**upload)
+
+    def _part_of(self, key: str, upload_id: str) -> dict[str, Any]:
+        return {"Bucket": self._bucket, "Key": key, "UploadId": upload_id}
+
+    def _presigned(self, method: str, key: str, expires_seconds: int, **more: Any) -> str:
+        if not 0 < expires_seconds <= PRESIGN_SECONDS_MAX:
+            raise ValueError(f"a presigned URL cannot live for {expires_seconds} s")
+        url: str = self._presigner.generate_presigned_url(
+            method, Params={"Bucket": self._bucket, "Key": check_key(key), **more}, ExpiresIn=expires_seconds
+        )
+        return url
+
     @cached_property
     def _presigner(self) -> Any:
-        """A client of the synchronous SDK: signing needs no connection, and the protocol's method is synchronous.
-        Made on first use, since only the garbage collector and the self-test presign."""
+        """A client of the synchronous SDK: signing needs no connection, and the protocol's methods are synchronous.
+        Made on first use, since few processes presign."""
         return botocore.session.get_session().create_client(
             "s3", config=Config(**_options(self.settings)), **_client_arguments(self.settings)
         )
@@ -265,19 +382,20 @@ class _NotModified(ObjectStoreError):
 
 
 @contextmanager
-def _errors(what: str, *, conditional: bool = False) -> Iterator[None]:
-    """Turns what the SDK raises into the errors of the object store."""
+def _errors(what: str, *, conditional: bool = False, reading: bool = False) -> Iterator[None]:
+    """Turns what the SDK raises into the errors of the object store. `reading` under a condition tells a missing
+    object from one that is another version; writing does not."""
     try:
         yield
     except ClientError as error:
-        raise _translated(error, what, conditional=conditional) from error
+        raise _translated(error, what, conditional=conditional, reading=reading) from error
     except _OUR_MISTAKES as error:
         raise ObjectStoreError(f"{what}: {error}") from error
     except _NO_ANSWER as error:
         raise StoreUnavailable(f"{what}: no answer ({type(error).__name__}: {error})") from error
 
 
-def _translated(error: ClientError, what: str, *, conditional: bool) -> ObjectStoreError:
+def _translated(error: ClientError, what: str, *, conditional: bool, reading: bool) -> ObjectStoreError:
     status, code = _status(error), _code(error)
     if status == 304:
         return _NotModified(what)
@@ -285,13 +403,48 @@ def _translated(error: ClientError, what: str, *, conditional: bool) -> ObjectSt
         return ObjectStoreError(f"{what}: the bucket does not exist")
     if code == "RequestTimeTooSkewed" or (status == 403 and _skew(error) > CLOCK_SKEW_SECONDS_MAX):
         return ClockSkew(f"{what}: clock skew: this host's clock is too far from the store's; set it right")
-    if conditional and (status in _PRECONDITION_STATUSES or status == 404):
+    if status == 416:
+        return OutOfRange(f"{what}: the object ends before")
+    if conditional and (status in _PRECONDITION_STATUSES or (status == 404 and not reading)):
         return PreconditionFailed(f"{what}: {code}")
     if status == 404:
         return ObjectMissing(f"{what}: there is no such object")
     if status >= 500 or status == 429 or code in _TRANSIENT_CODES:
         return StoreUnavailable(f"{what}: the store answered {status} {code}")
     return ObjectStoreError(f"{what}: the store refused with {status} {_reason(error.response['Error'])}")
+
+
+async def _parts(chunks: AsyncIterator[bytes], part_bytes: int) -> AsyncIterator[bytes]:
+    """The same bytes in parts of one size; only the last may be smaller."""
+    collected: list[bytes] = []
+    room = part_bytes
+    async for chunk in chunks:
+        while len(chunk) >= room:
+            part = b"".join((*collected, chunk[:room]))
+            collected.clear()
+            chunk, room = chunk[room:], part_bytes
+            yield part
+            del part  # before the next one is collected
+        collected.append(chunk)
+        room -= len(chunk)
+    if room < part_bytes:
+        yield b"".join(collected)
+
+
+def _check_size(key: str, expected: int, found: int) -> None:
+    if found != expected:
+        raise ObjectStoreError(f"{key!r} was to have {expected} bytes, another number came")
+
+
+async def _all_or_none(works: Sequence[Coroutine[Any, Any, _R]]) -> list[_R]:
+    """Every result in order; after a failure nothing of it runs on."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _status(error: ClientError) -> int:

@@ -20,7 +20,8 @@ from memoree.envelope import (
     parse,
 )
 from memoree.errors import Code, MemoreeError, invalid, shown
-from memoree.operations.content import StagedContent
+from memoree.ids import UploadId
+from memoree.operations.content import StagedContent, UploadedContent
 from memoree.operations.registry import Mutation, Operation
 from memoree.operations.registry import operation as find_operation
 from memoree.owner import Owner
@@ -42,6 +43,8 @@ class Call(Generic[Input]):
     """BLAKE3 of what makes two mutations the same request; empty for reads (§1.7)."""
     input: Input
     content: StagedContent | None = None
+    upload_id: UploadId | None = None
+    """The upload that is to be the content; what it holds is found out by whoever sends the command on its way."""
 
     @property
     def ambient(self) -> AmbientContext:
@@ -106,9 +109,10 @@ def validate(envelope: Envelope) -> Call[Any]:
     if operation.needs_context and context is None:
         raise MemoreeError(Code.NO_AMBIENT_CONTEXT, f"{operation.name} needs a context and none is attached")
     if operation.horizon:
-        _check_reason(parsed)
+        check_reason(parsed, "input.reason")
     if parsed is None:
         parsed = parse(operation.input, envelope.input, "input")
+    content, upload_id = _carried(operation, parsed)
     return Call(
         operation=operation,
         request_id=envelope.request_id,
@@ -117,7 +121,8 @@ def validate(envelope: Envelope) -> Call[Any]:
         idempotency_key=key,
         fingerprint=_fingerprint(envelope, context) if key else b"",
         input=parsed,
-        content=_staged(operation, parsed),
+        content=content,
+        upload_id=upload_id,
     )
 
 
@@ -128,10 +133,14 @@ def _joined(*ids: str) -> str:
     return "\0".join((*(str(len(each)) for each in ids), *ids) if holds_nul else ids)
 
 
-def _staged(operation: Operation, parsed: BaseModel) -> StagedContent | None:
+def _carried(operation: Operation, parsed: BaseModel) -> tuple[StagedContent | None, UploadId | None]:
+    """The bytes an input brings along, or the upload it names."""
     if not isinstance(operation, Mutation) or operation.content is None:
-        return None
-    return StagedContent.of(operation.content(parsed).decoded())
+        return None, None
+    content = operation.content(parsed)
+    if isinstance(content, UploadedContent):
+        return None, UploadId(content.upload_id)
+    return StagedContent.of(content.decoded()), None
 
 
 def _fingerprint(envelope: Envelope, context: AmbientContext | None) -> bytes:
@@ -144,9 +153,10 @@ def _fingerprint(envelope: Envelope, context: AmbientContext | None) -> bytes:
     return blake3(orjson.dumps(identity, option=orjson.OPT_SORT_KEYS)).digest()
 
 
-def _check_reason(parsed: Any) -> None:
+def check_reason(parsed: Any, name: str) -> None:
+    """A horizon beyond the ambient one needs a reason (§2.5). `name` is what the caller knows it by."""
     if parsed.horizon != "ambient" and not (parsed.reason or "").strip():
-        invalid(f"input.reason: the horizon {parsed.horizon!r} needs a reason that is not blank")
+        invalid(f"{name}: the horizon {parsed.horizon!r} needs a reason that is not blank")
 
 
 def _check_length(name: str, text: str, bytes_max: int) -> None:

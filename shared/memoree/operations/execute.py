@@ -12,6 +12,7 @@ from memoree.database import idempotency
 from memoree.database.attempts import Attempt
 from memoree.errors import Code, MemoreeError, shown
 from memoree.operations.call import Call
+from memoree.operations.content import StagedContent
 from memoree.operations.registry import Mutation, Read
 from memoree.operations.view import Transaction, View
 
@@ -81,8 +82,8 @@ def decide(tx: Transaction, call: Call[Any]) -> Success:
         operation.before_replay(tx, call)
     if (replay := find_replay(tx, call)) is not None:
         return replay
-    if call.content is not None and not call.content.inline:
-        tx.require_blob(call.content.digest)
+    if call.content is not None:
+        _require_content(tx, call.content)
     applied = operation.apply(tx, call)
     result = applied.to_result()
     row = idempotency.insert(
@@ -94,6 +95,13 @@ def decide(tx: Transaction, call: Call[Any]) -> Success:
         result=orjson.dumps(result).decode(),
     )
     return Success(row, applied.commit_seq, result, replayed=False)
+
+
+def _require_content(tx: Transaction, content: StagedContent) -> None:
+    if content.refusal is not None:
+        raise content.refusal
+    if not content.at_hand:
+        tx.require_blob(content.digest)
 
 
 def outcome_of(db: apsw.Connection, attempt: Attempt) -> Success:

@@ -21,7 +21,7 @@ import memoree.operations
 
 if TYPE_CHECKING:
     from memoree.operations.call import Call
-    from memoree.operations.content import ArtifactContent
+    from memoree.operations.content import ContentInput
     from memoree.operations.view import Applied, Transaction, View
 
 Scope = Literal["recall", "ingest", "forget", "inbox", "admin"]
@@ -59,7 +59,7 @@ class Read(Operation):
 class Mutation(Operation):
     apply: ApplyFunction = None  # type: ignore[assignment]  # as above
     before_replay: Callable[[View, Call[Any]], None] | None = None
-    content: Callable[[Any], ArtifactContent] | None = None
+    content: Callable[[Any], ContentInput] | None = None
     """Where the artifact content stands in the input, for operations that carry one."""
     replay_on_snapshot: bool = True
     """Whether an exact replay may be answered from a snapshot, without asking the writer."""
@@ -102,7 +102,7 @@ def mutation(
     result: type[BaseModel],
     scope: Scope = "ingest",
     before_replay: Callable[[View, Call[Any]], None] | None = None,
-    content: Callable[[Any], ArtifactContent] | None = None,
+    content: Callable[[Any], ContentInput] | None = None,
     replay_on_snapshot: bool = True,
 ) -> Callable[[ApplyFunction], ApplyFunction]:
     """Declare a mutation; the decorated function makes the change inside the writer's transaction."""

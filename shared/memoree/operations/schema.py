@@ -65,20 +65,21 @@ class Response(BaseModel):
 
 @read("schema", position=4, input=EmptyInput, result=SchemaBundle, needs_context=False)
 def schema(view: View, call: Call[EmptyInput]) -> SchemaBundle:
-    return _bundle()
+    return bundle()
 
 
 @cache
-def _bundle() -> SchemaBundle:
+def bundle() -> SchemaBundle:
+    """The result of the operation, which depends on nothing but this program."""
     operations = catalogue()
     return SchemaBundle(
         schema_bundle_version=SCHEMA_BUNDLE_VERSION,
         protocol_version=PROTOCOL_VERSION,
         request=_request(list(operations)),
         response=_response(),
-        operation_inputs={name: _input(operation.input) for name, operation in operations.items()},
-        result_types={name: _result(operation.result) for name, operation in operations.items()},
-        supporting_types={"evidence_locator": _input(EvidenceLocator)},
+        operation_inputs={name: input_schema(operation.input) for name, operation in operations.items()},
+        result_types={name: result_schema(operation.result) for name, operation in operations.items()},
+        supporting_types={"evidence_locator": input_schema(EvidenceLocator)},
     )
 
 
@@ -102,11 +103,13 @@ class _ResultSchema(GenerateJsonSchema):
         return document
 
 
-def _input(model: type[BaseModel]) -> dict[str, Any]:
+def input_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """What a caller sends."""
     return _root(model.model_json_schema(mode="validation"))
 
 
-def _result(model: type[BaseModel]) -> dict[str, Any]:
+def result_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """What an answer holds: members without a value are absent, never null."""
     return _root(model.model_json_schema(mode="serialization", schema_generator=_ResultSchema))
 
 
@@ -115,7 +118,7 @@ def _request(operations: list[str]) -> dict[str, Any]:
     typed = create_model(
         "Request", __base__=Envelope, context=(AmbientContext | None, None), input=(dict[str, Any], ...)
     )
-    document = _input(typed)
+    document = input_schema(typed)
     document["properties"]["v"] |= {"const": PROTOCOL_VERSION}
     document["properties"]["op"] |= {"enum": operations}
     # An input that is missing is refused by the operation, so the envelope itself names only these two.
@@ -124,7 +127,7 @@ def _request(operations: list[str]) -> dict[str, Any]:
 
 
 def _response() -> dict[str, Any]:
-    document = _result(Response)
+    document = result_schema(Response)
     details = document["$defs"][ErrorBody.__name__]["properties"]["details"]
     details["type"] = [details["type"], "null"]
     return document

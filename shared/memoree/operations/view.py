@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
 import orjson
@@ -15,6 +16,10 @@ from memoree.database import events, integrity
 from memoree.database.connection import scalar
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
+
+if TYPE_CHECKING:
+    from memoree.backup.directory import Backup
+    from memoree.objects.audit import BlobAudit
 
 
 class BlobReader(Protocol):
@@ -28,6 +33,18 @@ class BlobPresence(Protocol):
     """What a writer asks before a revision may depend on a blob."""
 
     def holds(self, digest: bytes) -> bool: ...
+
+
+class Upkeep(Protocol):
+    """What the administrative operations need of the process that answers, beside the database."""
+
+    def blob_audit(self) -> BlobAudit:
+        """The blobs of the tenant, to be proved one by one."""
+
+    def back_up(self, destination: Path, *, commit_seq_min: int) -> Backup:
+        """Copy the newest commit, which is no older than that, and its blobs to a new directory. Raises what
+        `memoree.backup.directory.back_up` raises, and `CONFIG_ERROR` where the store is in no directory of this host.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,8 @@ class View:
     meta: Meta
     now: str
     """The evaluation instant, in stored form."""
+    upkeep: Upkeep | None = field(default=None, kw_only=True)
+    """Of a service that answers requests; a writer, which only changes rows, has none."""
 
     def require_commit_seq(self, wanted: int | None) -> None:
         """Raises `INDEX_NOT_READY` when the caller has seen a newer state than this one (§1.8)."""

@@ -12,6 +12,8 @@ from typing import Protocol
 
 MESSAGE_BYTES_MAX = 256 * 1024
 DEDUPLICATION_SECONDS = 300
+PATIENT_GROUPS = "patient/"
+"""Messages of groups whose names begin so may take long once they are delivered, and nobody need worry."""
 RECEIVE_COUNT_MAX = 1000
 """Deliveries before a message goes to the dead-letter queue; poison is judged by the writer, long before."""
 
@@ -46,7 +48,8 @@ class Message:
 @dataclass(frozen=True, slots=True)
 class QueueStats:
     """`waiting` counts deliverable and delayed messages, `in_flight` delivered and not yet acknowledged ones.
-    `oldest_age_seconds` is the age of the oldest unacknowledged message, or `None` where the queue cannot tell."""
+    `oldest_age_seconds` is the age of the oldest unacknowledged message, or `None` where the queue cannot tell; one of
+    a patient group counts only until it is delivered."""
 
     waiting: int
     in_flight: int

@@ -20,7 +20,14 @@ from typing import Any
 import apsw
 import orjson
 
-from memoree.queue import DEDUPLICATION_SECONDS, Message, OutgoingMessage, QueueError, QueueStats
+from memoree.queue import (
+    DEDUPLICATION_SECONDS,
+    PATIENT_GROUPS,
+    Message,
+    OutgoingMessage,
+    QueueError,
+    QueueStats,
+)
 
 APPLICATION_ID = 0x4D656D51  # "MemQ"
 SCHEMA_VERSION = 1
@@ -308,9 +315,10 @@ def set_visible_at(connection: apsw.Connection, receipts: Iterable[str], visible
 def stats(connection: apsw.Connection, now: float) -> QueueStats:
     total, in_flight, dead, oldest = _rows(
         connection,
-        "SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM delivery WHERE visible_at > ?),"
-        " (SELECT count(*) FROM dead_letter), (SELECT sent_at FROM message ORDER BY sequence LIMIT 1)",
-        (now,),
+        "SELECT (SELECT count(*) FROM message), (SELECT count(*) FROM delivery WHERE visible_at > ?1),"
+        " (SELECT count(*) FROM dead_letter), (SELECT sent_at FROM message WHERE substr(group_id, 1, ?2) <> ?3"
+        " OR sequence NOT IN (SELECT sequence FROM delivery WHERE visible_at > ?1) ORDER BY sequence LIMIT 1)",
+        (now, len(PATIENT_GROUPS), PATIENT_GROUPS),
     )[0]
     return QueueStats(
         waiting=total - in_flight,

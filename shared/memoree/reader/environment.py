@@ -23,5 +23,7 @@ class ReaderEnvironment:
     directory: ProcessDirectory
     facts: ServiceFacts
     executor: Executor
+    uploads_through_service: bool = False
+    """Whether large content comes to the api also where the store could take it from the client."""
     staleness_seconds_max: float = limits.STALENESS_SECONDS_MAX
     clock: Clock = utc_now

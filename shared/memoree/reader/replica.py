@@ -194,6 +194,8 @@ class Replica:
         """Show the state that `reading` names, by the cheapest way there is."""
         self._head_was_seen = True
         schema.check_version(reading.head.schema_version)
+        if reading.head.prefix is not None:
+            schema.check_migrated(reading.head.schema_version)
         try:
             await self._show(reading.head)
         except ForeignState as error:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import apsw
@@ -13,13 +14,17 @@ from blake3 import blake3
 
 from memoree import clock, limits
 from memoree.command import ClaimCheck, to_message
+from memoree.contents import RevisionContent
 from memoree.database import attempts
 from memoree.errors import Code, MemoreeError
-from memoree.ids import AttemptId, new_ulid
+from memoree.ids import AttemptId, UploadId, new_ulid
 from memoree.objects import ObjectMissing, ObjectStoreError
 from memoree.objects.blobs import BlobCache, BlobStore
 from memoree.objects.loop_blobs import LoopBlobs
+from memoree.objects.secret import shared_secret
+from memoree.operations.artifacts import locate
 from memoree.operations.call import Call
+from memoree.operations.content import StagedContent
 from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
 from memoree.operations.registry import Mutation
 from memoree.operations.view import View
@@ -29,8 +34,10 @@ from memoree.reader.generation import Generation
 from memoree.reader.pace import Pace
 from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
+from memoree.reader.upkeep import RemoteUpkeep
 from memoree.replication import layout
 from memoree.service import (
+    CURSOR_KEY,
     Check,
     OperationStatus,
     Reply,
@@ -42,6 +49,7 @@ from memoree.service import (
     write_pending,
     write_reply,
 )
+from memoree.uploads import Uploads, group_of
 
 QUEUE_AGE_SECONDS_MAX = 5.0
 """Readiness turns red when the oldest command has waited this long: the writer is dead or stuck."""
@@ -64,6 +72,10 @@ class ReplicatedService:
         self._replicas = Replicas(environment)
         self._pace = Pace()
         self._blob_cache = BlobCache(limits.BLOB_CACHE_BYTES_MAX)
+        self._cursor_key: bytes | None = None
+        self._uploads = Uploads(
+            environment.store, environment.clock, through_service=environment.uploads_through_service
+        )
 
     async def call(
         self,
@@ -99,25 +111,46 @@ class ReplicatedService:
                     lambda: replica.generation.meta.commit_seq >= wanted,
                     limits.MIN_COMMIT_SEQ_WAIT_SECONDS,
                 )
+            result, commit_seq = await self._seen(tenant, replica, lambda view: run_read(view, call), strong=strong)
+        return read_reply(call, result, commit_seq)
+
+    async def revision_content(
+        self, tenant: str, artifact_id: str, revision_id: str, *, strong: bool = False
+    ) -> RevisionContent:
+        """See `memoree.service.Service.revision_content`."""
+        try:
+            async with self._replicas.ready(tenant, strong=strong) as replica:
+                (revision, body), commit_seq = await self._seen(
+                    tenant, replica, lambda view: locate(view, artifact_id, revision_id), strong=strong
+                )
+        except ObjectStoreError as error:
+            raise _unreachable(error) from error
+        return RevisionContent(self._environment.store, tenant, revision, body, commit_seq)
+
+    async def _seen(
+        self, tenant: str, replica: Replica, work: Callable[[View], Result], *, strong: bool
+    ) -> tuple[Result, int]:
+        """What `work` finds in the newest generation, and the commit number of that."""
+        generation = replica.generation
+        try:
+            result = await self._on_view(tenant, generation, work)
+        except MemoreeError as error:
+            if error.code is not Code.NOT_FOUND or strong:
+                raise
+            # Exact lookups take no `min_commit_seq`, and "does not exist" is final: look at head before saying it.
+            await replica.refresh_anew()
             generation = replica.generation
-            try:
-                result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
-            except MemoreeError as error:
-                if error.code is not Code.NOT_FOUND or strong:
-                    raise
-                # Exact lookups take no `min_commit_seq`, and "does not exist" is final: look at head before saying it.
-                await replica.refresh_anew()
-                generation = replica.generation
-                result = await self._on_view(tenant, generation, lambda view: run_read(view, call))
-        return read_reply(call, result, generation.meta.commit_seq)
+            result = await self._on_view(tenant, generation, work)
+        return result, generation.meta.commit_seq
 
     async def _on_view(self, tenant: str, generation: Generation, work: Callable[[View], Result]) -> Result:
         """Run in a thread over the newest generation; all a request reads comes from it."""
         blobs = LoopBlobs(self._blob_store(tenant), self._loop)
+        upkeep = RemoteUpkeep(self._environment.store, tenant, self._loop)
 
         def look(db: apsw.Connection) -> Result:
             now = clock.stored(self._environment.clock())
-            return work(View(db, blobs, self._environment.facts, generation.meta, now))
+            return work(View(db, blobs, self._environment.facts, generation.meta, now, upkeep=upkeep))
 
         return await generation.read(self._environment.executor, look)
 
@@ -128,11 +161,32 @@ class ReplicatedService:
         async with self._replicas.ready(tenant, strong=False) as replica:
             if (replayed := await self._replay(tenant, replica, call)) is not None:
                 return write_reply(call, *replayed)
-            if call.content is not None and not call.content.inline:
+            group = tenant
+            if call.upload_id is not None:
+                try:
+                    content, group = await self._uploaded(tenant, call.upload_id)
+                except MemoreeError:
+                    # A repeat is answered also when its upload is long gone, and this replica may be behind.
+                    await replica.refresh_anew()
+                    if (replayed := await self._replay(tenant, replica, call)) is not None:
+                        return write_reply(call, *replayed)
+                    raise
+                request = replace(request, call=replace(call, content=content))
+            elif call.content is not None and not call.content.inline:
                 assert call.content.data is not None
                 await self._blob_store(tenant).put(call.content.data)
-            attempt_id = await self._enqueue(tenant, request, replica)
+            attempt_id = await self._enqueue(tenant, request, replica, group)
             return write_reply(call, *await self._outcome(replica, attempt_id, wait_seconds))
+
+    async def _uploaded(self, tenant: str, upload_id: UploadId) -> tuple[StagedContent, str]:
+        """What an upload was declared to be, and the group that the command goes to: the tenant's when there is such a
+        blob, otherwise one where the upload is verified first. Raises what `Uploads` does for an upload at fault."""
+        upload = await self._uploads.find(tenant, upload_id)
+        content = StagedContent(upload.digest, upload.size, data=None, upload_id=upload_id)
+        if await self._blob_store(tenant).size_of(upload.digest.hex()) == upload.size:
+            return content, tenant
+        await self._uploads.sent(tenant, upload)
+        return content, group_of(upload_id)
 
     async def _replay(self, tenant: str, replica: Replica, call: Call[Any]) -> tuple[Success, int] | None:
         """The recorded outcome of an exact repeat, and its snapshot. A record found is looked up once more in what
@@ -148,7 +202,7 @@ class ReplicatedService:
         await replica.refresh_anew()
         return await look()
 
-    async def _enqueue(self, tenant: str, request: Request, replica: Replica) -> AttemptId:
+    async def _enqueue(self, tenant: str, request: Request, replica: Replica, group: str) -> AttemptId:
         history = replica.head.history if replica.head is not None else 0
         command = new_command(tenant, request.call, history=history, clock_now=self._environment.clock)
         body = to_message(command, request.envelope)
@@ -158,7 +212,7 @@ class ReplicatedService:
             message = ClaimCheck(command.attempt_id, tenant, blake3(body).digest()).to_message()
         else:
             message = body.decode()
-        await self._queue.send(OutgoingMessage(message, group=tenant, dedup_id=command.attempt_id))
+        await self._queue.send(OutgoingMessage(message, group=group, dedup_id=command.attempt_id))
         return command.attempt_id
 
     async def _outcome(self, replica: Replica, attempt_id: AttemptId, wait_seconds: float) -> tuple[Success, int]:
@@ -199,6 +253,20 @@ class ReplicatedService:
                 return await self._on_view(tenant, replica.generation, look)
         except ObjectStoreError as error:
             raise _unreachable(error) from error
+
+    @property
+    def uploads(self) -> Uploads:
+        """See `memoree.service.Service.uploads`."""
+        return self._uploads
+
+    async def cursor_key(self) -> bytes:
+        """See `memoree.service.Service.cursor_key`."""
+        if self._cursor_key is None:
+            try:
+                self._cursor_key = await shared_secret(self._environment.store, CURSOR_KEY)
+            except ObjectStoreError as error:
+                raise _unreachable(error) from error
+        return self._cursor_key
 
     # --- health -------------------------------------------------------------------------------------------------
 

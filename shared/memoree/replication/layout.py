@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 
-from memoree.ids import AttemptId
+from memoree.ids import AttemptId, UploadId
 from memoree.objects.blobs import check_tenant
+
+TENANTS_PREFIX = "tenants/"
 
 _EPOCH_PREFIX = re.compile(r"ltx/(\d{8})-[0-9A-Z]{8}/")
 
 
 def tenant_prefix(tenant: str) -> str:
-    return f"tenants/{check_tenant(tenant)}/"
+    return f"{TENANTS_PREFIX}{check_tenant(tenant)}/"
 
 
 def epoch_prefix(epoch: int, owner: str) -> str:
@@ -37,3 +39,19 @@ def parked_command_key(tenant: str, attempt_id: AttemptId) -> str:
 
 def try_key(tenant: str, attempt_id: AttemptId, number: int) -> str:
     return f"{tenant_prefix(tenant)}tries/{attempt_id}/{number}"
+
+
+def verification_try_key(tenant: str, attempt_id: AttemptId, number: int) -> str:
+    return f"{tenant_prefix(tenant)}tries/{attempt_id}/verification-{number}"
+
+
+def uploads_prefix(tenant: str) -> str:
+    return f"{tenant_prefix(tenant)}uploads/"
+
+
+def upload_declaration_key(tenant: str, upload_id: UploadId) -> str:
+    return f"{uploads_prefix(tenant)}{upload_id}.declaration"
+
+
+def upload_content_key(tenant: str, upload_id: UploadId) -> str:
+    return f"{uploads_prefix(tenant)}{upload_id}.content"

@@ -12,7 +12,7 @@ import orjson
 from blake3 import blake3
 
 from memoree import limits
-from memoree.command import ClaimCheck, Command, from_message, needs_text
+from memoree.command import ClaimCheck, Command, from_message, needs_bytes
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
 from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
@@ -23,6 +23,7 @@ from memoree.replication import layout
 
 STAGING_CONCURRENCY = 16
 
+TryKey = Callable[[str, AttemptId, int], str]
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
@@ -64,14 +65,13 @@ async def stage(store: ObjectStore, tenant: str, messages: Sequence[Message]) ->
     async def one(message: Message) -> Command | None:
         try:
             command = await _command(store, tenant, message)
-        except _ParkedCommandLost as lost:
+        except ParkedCommandLost as lost:
             refusals.append((lost.attempt_id, _PARKED_COMMAND_LOST))
             return None
-        if command is None or command.call.content is None or command.call.content.inline:
+        content = command.call.content if command is not None else None
+        if command is None or content is None or content.at_hand or content.refusal is not None:
             return command
-        content = await _prove(
-            blobs, command.call.content, proved, wants_text=needs_text(command.call.content, command.call.input)
-        )
+        content = await _prove(blobs, content, proved, wants_bytes=needs_bytes(content, command.call.input))
         return replace(command, call=replace(command.call, content=content))
 
     commands = await _bounded_gather(one, messages)
@@ -83,10 +83,10 @@ async def stage(store: ObjectStore, tenant: str, messages: Sequence[Message]) ->
     )
 
 
-class _ParkedCommandLost(Exception):
-    def __init__(self, attempt_id: AttemptId) -> None:
-        super().__init__(f"the parked command of {attempt_id} is not there as it was parked")
-        self.attempt_id = attempt_id
+class ParkedCommandLost(Exception):
+    def __init__(self, check: ClaimCheck) -> None:
+        super().__init__(f"the parked command of {check.attempt_id} is not there as it was parked")
+        self.attempt_id, self.tenant = check.attempt_id, check.tenant
 
 
 _PARKED_COMMAND_LOST = MemoreeError(
@@ -98,15 +98,26 @@ _PARKED_COMMAND_LOST = MemoreeError(
 
 
 async def _command(store: ObjectStore, tenant: str, message: Message) -> Command | None:
-    """The command of a message; `None`, logged, for one that no api can have sent. Raises `_ParkedCommandLost`."""
-    body = message.body.encode()
-    try:
-        if (check := ClaimCheck.of(message.body)) is not None:
-            body = await _parked_body(store, tenant, check)
-        command = from_message(body)
-        if command.tenant != tenant:
-            raise MemoreeError(Code.INTEGRITY_ERROR, f"a command of {command.tenant} in the group of {tenant}")
+    """The command of a message; `None`, logged, for one that no api can have sent. Raises `ParkedCommandLost`."""
+    command = await read_command(store, message)
+    if command is None or command.tenant == tenant:
         return command
+    log.error("message %s is dropped: a command of %s in the group of %s", message.message_id, command.tenant, tenant)
+    return None
+
+
+async def read_command(store: ObjectStore, message: Message) -> Command | None:
+    """The command of a message of any group; `None`, logged, for one that no api can have sent.
+
+    Raises `ParkedCommandLost`, `StoreUnavailable` and `UnknownCommand`."""
+    try:
+        if (check := ClaimCheck.of(message.body)) is None:
+            return from_message(message.body.encode())
+        command = from_message(await _parked_body(store, check))
+        if check.refusal is None or command.call.content is None:
+            return command
+        content = replace(command.call.content, refusal=check.refusal)
+        return replace(command, call=replace(command.call, content=content))
     except MemoreeError as error:
         if error.code is Code.CONFIG_ERROR:
             raise UnknownCommand(error.message) from error
@@ -116,25 +127,26 @@ async def _command(store: ObjectStore, tenant: str, message: Message) -> Command
     return None
 
 
-async def _parked_body(store: ObjectStore, tenant: str, check: ClaimCheck) -> bytes:
+async def _parked_body(store: ObjectStore, check: ClaimCheck) -> bytes:
     try:
-        found = await store.get(layout.parked_command_key(tenant, check.attempt_id))
+        found = await store.get(layout.parked_command_key(check.tenant, check.attempt_id))
     except ObjectMissing:
-        raise _ParkedCommandLost(check.attempt_id) from None
+        raise ParkedCommandLost(check) from None
     assert found is not None
     if blake3(found.body).digest() != check.digest:
-        raise _ParkedCommandLost(check.attempt_id)
+        raise ParkedCommandLost(check)
     return found.body
 
 
-async def _prove(blobs: BlobStore, content: StagedContent, proved: ProvedBlobs, *, wants_text: bool) -> StagedContent:
-    """See the blob in the store, put it there when the command carries its text, fetch a text to be indexed."""
+async def _prove(blobs: BlobStore, content: StagedContent, proved: ProvedBlobs, *, wants_bytes: bool) -> StagedContent:
+    """See the blob in the store, put it there when the command carries its text, fetch what is to be stored inline or
+    indexed."""
     digest = content.digest.hex()
     if not await blobs.exists(digest):
         if content.data is None:
             return content
         await blobs.put(content.data)
-    if content.data is None and wants_text:
+    if content.data is None and wants_bytes:
         try:
             content = replace(content, data=await blobs.read(digest, size=content.size))
         except MemoreeError as error:
@@ -144,11 +156,13 @@ async def _prove(blobs: BlobStore, content: StagedContent, proved: ProvedBlobs, 
     return content
 
 
-async def mark_try(store: ObjectStore, tenant: str, attempt_id: AttemptId) -> str | None:
+async def mark_try(
+    store: ObjectStore, tenant: str, attempt_id: AttemptId, key_of: TryKey = layout.try_key
+) -> str | None:
     """Leave a mark before a risky application and return its key; `None` when this attempt has had all its tries
     (design §5.2)."""
     for number in range(1, limits.POISON_TRIES_MAX + 1):
-        key = layout.try_key(tenant, attempt_id, number)
+        key = key_of(tenant, attempt_id, number)
         try:
             await store.put(key, b"", if_absent=True)
         except PreconditionFailed:

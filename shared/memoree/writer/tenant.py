@@ -86,6 +86,12 @@ class TenantActor:
                 reach("acked")
                 await self._remove_parked(staged.parked)
 
+    async def migrate(self) -> None:
+        """Hold the tenant's reign: beginning one brings its database to this program's schema. Raises `LeaseHeld`,
+        `HeadLost`, `ObjectStoreError`, and `MemoreeError` for damage."""
+        async with self._turn:
+            await self._held_reign()
+
     async def _apply(self, messages: Sequence[Message]) -> Staged:
         """When this returns, every command of the messages is decided and covered."""
         reach("received")

@@ -6,18 +6,25 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from memoree import limits
+from memoree.objects import ObjectStoreError
 from memoree.objects.selftest import prove_store
-from memoree.queue import CommandQueue, Message, QueueError
+from memoree.queue import PATIENT_GROUPS, CommandQueue, Message, QueueError
+from memoree.uploads import Uploads
 from memoree.writer.environment import WriterEnvironment
+from memoree.writer.outdated import migrate_outdated
 from memoree.writer.tenant import TenantActor
+from memoree.writer.uploads import UploadVerifier, sweep_all
 
 HOUSEKEEPING_SECONDS = 1.0
 QUEUE_RETRY_SECONDS = 0.5
 BATCHES_IN_HAND_MAX = 2 * limits.TENANTS_HELD_MAX
 """No more is received while so many batches wait for their tenant's turn."""
+UPLOADS_BACK_OFF_SECONDS = 5.0
+"""For uploads received beyond those that may be in hand."""
 ACTORS_KEPT_MAX = 2 * limits.TENANTS_HELD_MAX
 """A settled tenant keeps its database open, to be continued; beyond this many the longest unused are closed."""
 
@@ -40,12 +47,17 @@ class WriterWorker:
         """How many batches of a tenant have their turn, which may take a lease at any moment."""
         self._admitting = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
+        self._uploads = Uploads(environment.store, environment.clock, through_service=False)
+        self._verifier = UploadVerifier(environment.store, self._uploads, queue)
+        self._verifying: dict[asyncio.Task[None], Sequence[Message]] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Prove the store, then serve. Raises `CONFIG_ERROR` when the store breaks a promise the fence needs."""
         if not self._supervised:
             await prove_store(self._environment.store)
         housekeeping = asyncio.create_task(self._keep_house())
+        sweeping = asyncio.create_task(self._sweep_uploads())
+        migrating = asyncio.create_task(migrate_outdated(self._environment.store, self._migrate))
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
@@ -58,13 +70,14 @@ class WriterWorker:
                     receiving.cancel()
                     await asyncio.gather(receiving, return_exceptions=True)
                     break
-                self._dispatch(receiving.result())
+                await self._dispatch(receiving.result())
         finally:
-            stopping.cancel()
-            await asyncio.gather(*self._in_hand, return_exceptions=True)
+            for task in (stopping, sweeping, migrating, *self._verifying):
+                task.cancel()
+            await asyncio.gather(*self._in_hand, *self._verifying, return_exceptions=True)
             housekeeping.cancel()
             settling = [self._settling] if self._settling is not None else []
-            await asyncio.gather(housekeeping, *settling, return_exceptions=True)
+            await asyncio.gather(housekeeping, sweeping, migrating, *settling, return_exceptions=True)
             await asyncio.gather(*(actor.close() for actor in self._actors.values()), return_exceptions=True)
 
     async def _receive(self) -> list[Message]:
@@ -85,25 +98,54 @@ class WriterWorker:
             await asyncio.sleep(QUEUE_RETRY_SECONDS)
             return []
 
-    def _dispatch(self, messages: Sequence[Message]) -> None:
+    async def _dispatch(self, messages: Sequence[Message]) -> None:
         batches: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
-            batches[message.group].append(message)
+            if message.group.startswith(PATIENT_GROUPS):
+                await self._take_upload(message)
+            else:
+                batches[message.group].append(message)
         for tenant, batch in batches.items():
             task = asyncio.create_task(self._serve(tenant, batch))
             self._in_hand[task] = batch
             task.add_done_callback(self._in_hand.pop)
 
+    async def _take_upload(self, message: Message) -> None:
+        if len(self._verifying) >= limits.UPLOADS_IN_HAND_MAX:
+            await self._set_visibility([message], UPLOADS_BACK_OFF_SECONDS)
+            return
+        task = asyncio.create_task(self._verify(message))
+        self._verifying[task] = [message]
+        task.add_done_callback(self._verifying.pop)
+
+    async def _verify(self, message: Message) -> None:
+        try:
+            await self._verifier.serve(message)
+        except QueueError as error:
+            log.warning("the queue does not answer; an upload's message will return: %s", error)
+        except Exception:
+            log.exception("the verification of an upload failed; its message will return")
+
     async def _serve(self, tenant: str, batch: Sequence[Message]) -> None:
+        try:
+            async with self._turn_of(tenant) as actor:
+                await actor.serve(batch)
+        except QueueError as error:
+            log.warning("tenant %s: the queue does not answer; its messages will return: %s", tenant, error)
+        except Exception:
+            log.exception("tenant %s: a batch was given up; its messages will return", tenant)
+
+    async def _migrate(self, tenant: str) -> None:
+        async with self._turn_of(tenant) as actor:
+            await actor.migrate()
+
+    @asynccontextmanager
+    async def _turn_of(self, tenant: str) -> AsyncIterator[TenantActor]:
+        """The tenant's actor, which may take a lease meanwhile."""
         async with self._turns:
             self._admitted[tenant] = self._admitted.get(tenant, 0) + 1
             try:
-                actor = await self._actor_with_room(tenant)
-                await actor.serve(batch)
-            except QueueError as error:
-                log.warning("tenant %s: the queue does not answer; its messages will return: %s", tenant, error)
-            except Exception:
-                log.exception("tenant %s: a batch was given up; its messages will return", tenant)
+                yield await self._actor_with_room(tenant)
             finally:
                 self._admitted[tenant] -= 1
                 if not self._admitted[tenant]:
@@ -135,11 +177,26 @@ class WriterWorker:
                 self._settling = asyncio.create_task(self._settle_idle(timings.settle_after_idle))
 
     async def _extend_in_hand(self, seconds: float) -> None:
-        for messages in list(self._in_hand.values()):
+        for messages in [*self._in_hand.values(), *self._verifying.values()]:
+            await self._set_visibility(messages, seconds)
+
+    async def _set_visibility(self, messages: Sequence[Message], seconds: float) -> None:
+        try:
+            await self._queue.set_visibility(messages, seconds)
+        except QueueError as error:
+            log.warning("cannot keep %d messages hidden: %s", len(messages), error)
+
+    async def _sweep_uploads(self) -> None:
+        """At once, and then once an hour."""
+        environment = self._environment
+        while True:
             try:
-                await self._queue.set_visibility(messages, seconds)
-            except QueueError as error:
-                log.warning("cannot keep %d messages hidden: %s", len(messages), error)
+                await sweep_all(environment.store, self._uploads, environment.clock())
+            except ObjectStoreError as error:
+                log.warning("expired uploads could not be swept: %s", error)
+            except Exception:
+                log.exception("expired uploads could not be swept")
+            await asyncio.sleep(limits.UPLOAD_SWEEP_SECONDS)
 
     async def _settle_idle(self, after_seconds: float) -> None:
         deadline = time.monotonic() - after_seconds

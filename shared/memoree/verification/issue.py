@@ -1,0 +1,38 @@
+"""What verification finds: one damage each, structured for the job's report, a line of text on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "database",
+    "schema",
+    "foreign_key",
+    "index",
+    "chunks",
+    "body",
+    "blob",
+    "revision",
+    "evidence",
+    "relation",
+    "conflict_case",
+    "claim_status",
+    "source_item",
+    "projection",
+    "events",
+    "outcome",
+    "integrity_sum",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """`entity` is the id, digest or number of what is damaged. Nothing of its content is told."""
+
+    kind: Kind
+    entity: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.entity}: {self.detail}"

@@ -1,0 +1,3 @@
+from e2e.shared_stack import stack
+
+__all__ = ["stack"]
