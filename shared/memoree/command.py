@@ -16,9 +16,10 @@ from memoree import limits
 from memoree.envelope import Envelope, parse
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, UploadId, is_attempt_id
+from memoree.media import is_indexed, is_text_like
 from memoree.objects.blobs import check_tenant
 from memoree.operations.call import Call, validate
-from memoree.operations.content import StagedContent, is_indexed, is_text_like
+from memoree.operations.content import StagedContent
 
 COMMAND_VERSION = 1
 _CONTENT_ELSEWHERE = {"type": "text", "data": ""}

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NoReturn
 from memoree import limits
 from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.ids import new_ulid
-from memoree.operations.content import json_string_bytes
+from memoree.media import json_string_bytes
 from memoree.paths import open_regular_file
 
 STDIN_NAME = "-"

@@ -16,13 +16,12 @@ from memoree.database.artifacts import Artifact, Revision
 from memoree.database.index import index_artifact_revision
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, invalid, not_found, shown
+from memoree.media import indexable_text, is_indexed
 from memoree.operations.call import Call
 from memoree.operations.content import (
     ArtifactContent,
     ContentInput,
     StagedContent,
-    indexable_text,
-    is_indexed,
     represented,
 )
 from memoree.operations.context import require_current_revision, require_write_scope

@@ -16,9 +16,9 @@ from memoree.database import artifacts as rows
 from memoree.database.artifacts import Revision
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, shown
+from memoree.media import shown_as_text
 from memoree.operations.artifacts import read_body
 from memoree.operations.call import Call
-from memoree.operations.content import shown_as_text
 from memoree.operations.registry import read
 from memoree.operations.view import View
 

@@ -1,4 +1,4 @@
-"""Artifact content: how it travels (text or base64), how it is staged for the writer, and whether it is text."""
+"""Artifact content: how it travels (text, base64 or an upload), and how it is staged for the writer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from memoree import limits
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, invalid
 from memoree.ids import UPLOAD_PATTERN, UploadId, is_upload_id
-
-TEXT_APPLICATION_TYPES = frozenset(
-    f"application/{name}" for name in ("json", "xml", "yaml", "x-yaml", "toml", "javascript", "sql", "graphql")
-)
-_ESCAPES_OF_TWO = '"\\\b\t\n\f\r'
+from memoree.media import shown_as_text
 
 
 class ArtifactContent(WireModel):
@@ -95,53 +91,9 @@ class StagedContent:
         return self.inline and self.data is not None
 
 
-def is_indexed(media_type: str, size: int) -> bool:
-    """Whether a body is searchable by its words: of a text-like type, and no larger than what travels in a request."""
-    return size <= limits.ARTIFACT_BYTES_MAX and is_text_like(media_type)
-
-
-def is_text_like(media_type: str) -> bool:
-    """Whether bodies of this type are indexed when they are valid UTF-8 (machine protocol §4.5)."""
-    bare = media_type.split(";", 1)[0].strip().lower()
-    return (
-        bare.startswith("text/")
-        or bare.endswith(("+json", "+xml"))
-        or bare in TEXT_APPLICATION_TYPES
-        or bare == "image/svg+xml"
-    )
-
-
-def indexable_text(media_type: str, data: bytes) -> str | None:
-    """The body as text, or `None` when it is searchable by title only. Never decodes lossily: spans are bytes."""
-    if not is_text_like(media_type):
-        return None
-    try:
-        return data.decode("utf-8", errors="strict")
-    except UnicodeDecodeError:
-        return None
-
-
 def represented(media_type: str, data: bytes) -> dict[str, Any]:
     """The wire form of stored bytes: `text` where they are shown as such, else base64."""
     text = shown_as_text(media_type, data)
     if text is not None:
         return {"type": "text", "data": text}
     return {"type": "base64", "data": base64.b64encode(data).decode("ascii")}
-
-
-def shown_as_text(media_type: str, data: bytes) -> str | None:
-    """The bytes as text, for `text/*`, valid UTF-8 and at most 12 MiB of JSON string (machine protocol §4.6)."""
-    if not media_type.lower().startswith("text/"):
-        return None
-    try:
-        text = data.decode("utf-8", errors="strict")
-    except UnicodeDecodeError:
-        return None
-    return text if json_string_bytes(text, len(data)) <= limits.ENCODED_CONTENT_BYTES_MAX else None
-
-
-def json_string_bytes(text: str, utf8_bytes: int) -> int:
-    """Size of the text as a JSON string: two quotes, 2 per short escape, 6 per other control character."""
-    two = sum(text.count(character) for character in _ESCAPES_OF_TWO)
-    controls = sum(text.count(chr(code)) for code in range(0x20)) - sum(text.count(c) for c in "\b\t\n\f\r")
-    return 2 + utf8_bytes + two + 5 * controls

@@ -11,7 +11,7 @@ import apsw
 from blake3 import blake3
 
 from memoree.database.connection import scalar
-from memoree.operations.content import indexable_text
+from memoree.media import indexable_text
 from memoree.verification.issue import Issue
 
 _INLINE = """
