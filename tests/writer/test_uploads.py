@@ -186,6 +186,7 @@ def test_content_that_lives_in_its_row_is_brought_along(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+@pytest.mark.proves("fault-6")
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
