@@ -315,8 +315,10 @@ class EmbeddedService:
         db = self._take_reader()
         try:
             db.execute("BEGIN")
+            counters = meta.read(db)
+            check_version(counters.schema_version)  # a newer program may have migrated the store meanwhile
             now = clock.stored(self._clock())
-            yield View(db, self._blobs, self._facts, meta.read(db), now, upkeep=self._upkeep)
+            yield View(db, self._blobs, self._facts, counters, now, upkeep=self._upkeep)
         finally:
             self._return_reader(db)
 

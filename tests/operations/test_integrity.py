@@ -154,6 +154,12 @@ def told(bench: Bench) -> Bench:
         "UPDATE claims SET valid_from = '2026'",
         "UPDATE claims SET retraction_reason = 'other'",
         "UPDATE claims SET task_id = 'tsk_other'",
+        "UPDATE idempotency SET result = '{}' WHERE row_id = 1",
+        "UPDATE idempotency SET fingerprint = zeroblob(32) WHERE row_id = 2",
+        "UPDATE idempotency SET key = 'other' WHERE row_id = 3",
+        "INSERT INTO idempotency SELECT 99, 'other', operation, fingerprint, commit_seq, result FROM idempotency LIMIT 1",
+        "UPDATE events SET actor = 'other' WHERE commit_seq = 1",
+        "UPDATE events SET payload = '{}' WHERE commit_seq = 2",
     ],
 )
 def test_the_sum_notices_damage(told: Bench, damage: str) -> None:

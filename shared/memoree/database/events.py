@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import apsw
+import orjson
+from blake3 import blake3
 
+from memoree.database.entry import Entry
+
+_ALL = """
+    SELECT commit_seq, event_id, hlc, operation, entity_type, entity_id, revision_id, actor, payload, created_at
+    FROM events ORDER BY commit_seq
+"""
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -22,8 +30,7 @@ class Change(NamedTuple):
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     commit_seq: int
     event_id: str
     hlc: int
@@ -37,18 +44,14 @@ class Event:
 
 
 def insert(db: apsw.Connection, event: Event) -> None:
-    db.execute(
-        _INSERT,
-        (
-            event.commit_seq,
-            event.event_id,
-            event.hlc,
-            event.operation,
-            event.entity_type,
-            event.entity_id,
-            event.revision_id,
-            event.actor,
-            event.payload,
-            event.created_at,
-        ),
-    )
+    db.execute(_INSERT, event)
+
+
+def entries(db: apsw.Connection) -> Iterator[Entry]:
+    """What the integrity sum counts: every event."""
+    for row in db.execute(_ALL):
+        yield entry(Event(*row))
+
+
+def entry(event: Event) -> Entry:
+    return Entry("events", event.event_id, event.operation, blake3(orjson.dumps([*event])).digest())

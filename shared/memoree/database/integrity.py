@@ -10,10 +10,20 @@ from __future__ import annotations
 import apsw
 from blake3 import blake3
 
-from memoree.database import artifacts, claims, conflicts, feedback, projections, relations, sources
+from memoree.database import (
+    artifacts,
+    claims,
+    conflicts,
+    events,
+    feedback,
+    idempotency,
+    projections,
+    relations,
+    sources,
+)
 from memoree.database.entry import Entry
 
-_KEEPERS = (artifacts, claims, relations, conflicts, sources, projections, feedback)
+_KEEPERS = (artifacts, claims, relations, conflicts, sources, projections, feedback, events, idempotency)
 """The modules whose tables are counted; each tells its entries."""
 
 _BYTES = 32
@@ -46,6 +56,15 @@ def _number(entry: Entry) -> int:
         hasher.update(len(part).to_bytes(8))
         hasher.update(part)
     return int.from_bytes(hasher.digest())
+
+
+def with_log(stored: bytes, db: apsw.Connection) -> bytes:
+    """A sum from before events and idempotency records were counted, and those on top: what was damaged stays so."""
+    found = Sum(stored)
+    for keeper in (events, idempotency):
+        for entry in keeper.entries(db):
+            found.add(entry)
+    return found.to_bytes()
 
 
 def recompute(db: apsw.Connection) -> bytes:

@@ -7,6 +7,7 @@ from importlib import resources
 import apsw
 
 from memoree.clock import stored, utc_now
+from memoree.database import integrity
 from memoree.database.connection import scalar
 from memoree.errors import Code, MemoreeError
 
@@ -70,5 +71,6 @@ def _apply(db: apsw.Connection, version: int) -> None:
             "INSERT INTO meta VALUES (1, ?, 0, 0, 0, 0, 0, ?, 0, ?, 0)",
             (version, EMPTY_INTEGRITY, stored(utc_now())),
         )
-    else:
-        db.execute("UPDATE meta SET schema_version = ?", (version,))
+    elif version == 2:
+        counted = integrity.with_log(scalar(db, "SELECT integrity FROM meta"), db)
+        db.execute("UPDATE meta SET schema_version = ?, integrity = ?", (version, counted))

@@ -86,7 +86,7 @@ def decide(tx: Transaction, call: Call[Any]) -> Success:
         _require_content(tx, call.content)
     applied = operation.apply(tx, call)
     result = applied.to_result()
-    row = idempotency.insert(
+    record = idempotency.insert(
         tx.db,
         key=call.idempotency_namespaced,
         operation=operation.name,
@@ -94,7 +94,8 @@ def decide(tx: Transaction, call: Call[Any]) -> Success:
         commit_seq=applied.commit_seq,
         result=orjson.dumps(result).decode(),
     )
-    return Success(row, applied.commit_seq, result, replayed=False)
+    tx.sum.add(idempotency.entry(record))
+    return Success(record.row_id, applied.commit_seq, result, replayed=False)
 
 
 def _require_content(tx: Transaction, content: StagedContent) -> None:

@@ -147,19 +147,18 @@ class Transaction(View):
         """
         self.meta.commit_seq += 1
         self.meta.hlc = clock.next_hlc(self.meta.hlc, 0)
-        events.insert(
-            self.db,
-            events.Event(
-                commit_seq=self.meta.commit_seq,
-                event_id=self.new_id("evt"),
-                hlc=self.meta.hlc,
-                operation=operation,
-                entity_type=entity_type,
-                entity_id=entity_id,
-                revision_id=revision_id,
-                actor=actor,
-                payload=orjson.dumps({**(payload or {}), **({"also": [*map(list, also)]} if also else {})}).decode(),
-                created_at=self.now,
-            ),
+        event = events.Event(
+            commit_seq=self.meta.commit_seq,
+            event_id=self.new_id("evt"),
+            hlc=self.meta.hlc,
+            operation=operation,
+            entity_type=entity_type,
+            entity_id=entity_id,
+            revision_id=revision_id,
+            actor=actor,
+            payload=orjson.dumps({**(payload or {}), **({"also": [*map(list, also)]} if also else {})}).decode(),
+            created_at=self.now,
         )
+        events.insert(self.db, event)
+        self.sum.add(events.entry(event))
         return self.meta.commit_seq

@@ -26,6 +26,7 @@ from memoree.crashpoints import reach
 from memoree.database import attempts, integrity, meta
 from memoree.database.attempts import Attempt
 from memoree.database.connection import one, scalar
+from memoree.database.schema import check_version
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
 from memoree.operations.execute import decide
@@ -113,6 +114,7 @@ class GroupCommitter:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             counters = meta.read(self.db)
+            check_version(counters.schema_version)  # a newer program may have migrated the store meanwhile
             reading = self.clock()
             now = self._instant(reading, counters.hlc)
             counters.batch += 1
