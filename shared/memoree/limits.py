@@ -84,7 +84,9 @@ BROWSE_ITEMS_DEFAULT = 100
 BROWSE_PAGE_BYTES_MAX = 8 * MIB
 """A page ends early here: a thousand of the largest records would not fit into a frame."""
 BULK_STREAMS_MAX = 8
-"""Bulk requests that one process serves at a time; more are answered 503."""
+"""Bulk requests that one process serves at a time, of one tenant half as many; more are answered 503."""
+BULK_BLANK_BYTES_PER_TOKEN = 64 * KIB
+"""So much of blank lines counts as a line: they are skipped fast, but not for nothing."""
 BULK_LINES_IN_FLIGHT_MAX = 128
 """Of one bulk request: enough to fill the writer's batches, few enough that others are served in between."""
 BULK_BYTES_IN_FLIGHT_MAX = FRAME_BYTES_MAX
@@ -116,7 +118,7 @@ UPLOAD_SECONDS = 24 * 3600
 """How long an upload may be sent and named."""
 UPLOAD_SWEEP_SECONDS = 3600
 UPLOADS_RECEIVED_AT_ONCE_MAX = 16
-"""By one api process, where it takes the bytes itself; each holds one part of 6 MiB."""
+"""By one api process, where it takes the bytes itself, from one tenant half as many; each holds one part of 6 MiB."""
 UPLOADS_VERIFIED_AT_ONCE_MAX = 2
 """By one writer process: each keeps a core busy hashing."""
 UPLOADS_IN_HAND_MAX = 256
@@ -124,7 +126,7 @@ UPLOADS_IN_HAND_MAX = 256
 STREAM_SILENCE_SECONDS_MAX = 60.0
 """A peer that neither sends nor takes any bytes for this long has left."""
 DOWNLOADS_AT_ONCE_MAX = 32
-"""Of one api process; each holds two windows."""
+"""Of one api process, and half as many of one tenant; each holds two windows."""
 DOWNLOAD_WINDOW_BYTES = MIB
 VERIFICATION_WINDOW_BYTES = 8 * MIB
 
@@ -159,6 +161,10 @@ SYNC_TIMEOUT_SECONDS = 10
 # --- read path (design §6) ------------------------------------------------------------------------------------
 MIN_COMMIT_SEQ_WAIT_SECONDS = 1.0
 STALENESS_SECONDS_MAX = 1.0
+HEAD_WAIT_SECONDS_MAX = 20.0
+"""A request that must see head, or is the first of its tenant, waits at most this long: gateways give up after 29 s."""
+STALE_WAIT_SECONDS_MAX = 1.0
+"""One that need not is answered from an older state instead."""
 POLL_SECONDS_MIN = 0.004
 POLL_SECONDS_MAX = 0.05
 IDLE_COPY_WAIT_SECONDS = 0.25
@@ -175,5 +181,9 @@ VERIFY_ISSUES_MAX = 200
 VERIFY_PIECE_BYTES = 4 * MIB
 VERIFY_PIECES_AHEAD = 6
 """Pieces of blobs on their way from the store while one is hashed: this much memory, whatever the blobs' sizes."""
+LONG_READS_AT_ONCE_MAX = 2
+"""Reads through the whole store, `verify` for example: of one process, and one of each tenant; more are answered 503."""
+LONG_READ_STEPS_PER_LOOK = 10_000
+"""Steps of SQLite's machine, well under a millisecond, after which such a read looks whether anybody still waits."""
 PATH_BYTES_MAX = 4096
 """Of a file name in a request: more than any system takes."""

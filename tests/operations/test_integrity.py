@@ -157,7 +157,7 @@ def told(bench: Bench) -> Bench:
         "UPDATE idempotency SET result = '{}' WHERE row_id = 1",
         "UPDATE idempotency SET fingerprint = zeroblob(32) WHERE row_id = 2",
         "UPDATE idempotency SET key = 'other' WHERE row_id = 3",
-        "INSERT INTO idempotency SELECT 99, 'other', operation, fingerprint, commit_seq, result FROM idempotency LIMIT 1",
+        "INSERT INTO idempotency SELECT 99, 'x', operation, fingerprint, commit_seq, result FROM idempotency LIMIT 1",
         "UPDATE events SET actor = 'other' WHERE commit_seq = 1",
         "UPDATE events SET payload = '{}' WHERE commit_seq = 2",
     ],

@@ -24,7 +24,7 @@ from memoree.database import schema
 from memoree.database.connection import open_writer
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
-from memoree.objects import ObjectMissing
+from memoree.objects import ObjectMissing, StoreUnavailable
 from memoree.reader.changes import Changes, GapTooWide
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Copy, Generation, wait_until_free
@@ -112,13 +112,17 @@ class Replica:
         active = self._active.copy if self._active is not None else None
         return sum(copy.size_bytes() for copy in (active, self._spare) if copy is not None)
 
-    async def refresh(self) -> None:
-        """Look at head and follow it. Concurrent callers share one look, which may have begun before they asked.
+    async def refresh(self, seconds: float = limits.HEAD_WAIT_SECONDS_MAX) -> None:
+        """Look at head and follow it. Concurrent callers share one look, which may have begun before they asked, and
+        which goes on when they stop waiting.
 
-        Raises `StoreUnavailable`; `INTEGRITY_ERROR` for a missing or damaged head; `INDEX_NOT_READY` when no state
-        that head vouches for can be had right now.
+        Raises `StoreUnavailable`, also when it takes longer than this; `INTEGRITY_ERROR` for a missing or damaged head;
+        `INDEX_NOT_READY` when no state that head vouches for can be had right now.
         """
-        await asyncio.shield(self.start_refresh())
+        look = self.start_refresh()
+        if not (await asyncio.wait((look,), timeout=seconds))[0]:
+            raise StoreUnavailable(f"no newer state of the store was to be had within {seconds:.1f} s")
+        look.result()
 
     def start_refresh(self) -> asyncio.Task[None]:
         """The look at head under way, or a new one. Whoever does not wait for it need not care how it ends."""
@@ -129,9 +133,10 @@ class Replica:
 
     async def refresh_anew(self) -> None:
         """As `refresh`, by a look at head that begins after this call did."""
+        began = time.monotonic()
         if (earlier := self._refreshing) is not None:
-            await asyncio.wait([earlier])
-        await self.refresh()
+            await asyncio.wait((earlier,), timeout=limits.HEAD_WAIT_SECONDS_MAX)
+        await self.refresh(limits.HEAD_WAIT_SECONDS_MAX - (time.monotonic() - began))
 
     async def changed(self, seconds: float) -> None:
         """Return as soon as another state is shown, or after this time: whoever waits sees what somebody else's look

@@ -71,7 +71,7 @@ class Replicas:
                 await replica.refresh_anew()
             elif (age := time.monotonic() - replica.checked_at) > self._environment.staleness_seconds_max:
                 try:
-                    await replica.refresh()
+                    await replica.refresh(limits.STALE_WAIT_SECONDS_MAX)
                 except (ObjectStoreError, MemoreeError) as error:
                     passing = isinstance(error, ObjectStoreError) or error.retryable
                     if not (passing and replica.is_loaded):
@@ -99,7 +99,7 @@ class Replicas:
                 return False
             looks += 1
             try:
-                await replica.refresh()
+                await replica.refresh(left)
             except ObjectStoreError as error:
                 log.info("tenant %s: looking at head again: %s", replica.tenant, error)
             except MemoreeError as error:
