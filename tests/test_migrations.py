@@ -18,9 +18,10 @@ from blake3 import blake3
 
 from memoree.assembly import embedded_service
 from memoree.backup import before_migration
+from memoree.data_directory import DATABASE_NAME
 from memoree.database import artifacts, claims, integrity, meta
 from memoree.database.schema import SCHEMA_VERSION, stored_version
-from memoree.embedded import DATABASE_NAME, EmbeddedService
+from memoree.embedded import EmbeddedService
 from memoree.errors import Code, MemoreeError
 from memoree.paths import prepare_data_dir
 
@@ -28,6 +29,8 @@ FIXTURES = Path(__file__).with_name("fixtures")
 RELEASED = sorted(FIXTURES.glob("schema-*"))
 OLDEST = FIXTURES / "schema-1"
 COPY_NAME = f"{DATABASE_NAME}.before-schema-{SCHEMA_VERSION}"
+WAL_MODE = b"\2\2"
+"""Bytes 18 and 19 of a database whose first opening writes nothing."""
 CONTEXT = {"workspace_id": "wsp_lab", "project_id": "prj_kiln"}
 
 KILLER = """
@@ -153,6 +156,7 @@ def test_what_was_there_before_a_migration_is_kept(store: Path) -> None:
     opened(store).close_sync()
     copy = store / COPY_NAME
     assert copy.stat().st_mode & 0o777 == 0o600
+    assert copy.read_bytes()[18:20] == WAL_MODE
     with closing(connected(copy)) as kept, closing(released(OLDEST)) as old:
         assert stored_version(kept) == stored_version(old) == 1
         assert schema_of(kept) == schema_of(old)
@@ -167,7 +171,7 @@ def test_an_older_program_refuses_a_newer_store_and_changes_nothing(
     opened(store).close_sync()
     before = {path: blake3(path.read_bytes()).hexdigest() for path in store.rglob("*") if path.is_file()}
     monkeypatch.setattr("memoree.database.schema.SCHEMA_VERSION", 1)
-    monkeypatch.setattr("memoree.embedded.SCHEMA_VERSION", 1)
+    monkeypatch.setattr("memoree.data_directory.SCHEMA_VERSION", 1)
     with pytest.raises(MemoreeError) as refused:
         opened(store)
     assert refused.value.code is Code.CONFIG_ERROR

@@ -100,6 +100,7 @@ def resolve(config_file: Path, *, environ: Mapping[str, str] = os.environ, start
         Code.NO_AMBIENT_CONTEXT,
         f"no context: {CONTEXT_VARIABLE} is not set, no directory from here up holds {MARKER_NAME}, "
         f"and {config_file} names no personal fallback",
+        hint="run `memoree init` in the project, or start the agent with `memoree session exec`",
     )
 
 
@@ -227,7 +228,9 @@ def _publish_new(path: Path, body: bytes) -> None:
             os.fsync(file.fileno())
         os.link(temporary, path)
     except FileExistsError as error:
-        raise MemoreeError(Code.CONFIG_ERROR, f"{path} exists and is left as it is") from error
+        raise MemoreeError(
+            Code.CONFIG_ERROR, f"{path} exists and is left as it is; `memoree context show` says what it names"
+        ) from error
     except OSError as error:
         raise MemoreeError(Code.CONFIG_ERROR, f"{path} cannot be written: {error.strerror}") from error
     finally:

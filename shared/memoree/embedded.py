@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,10 @@ import apsw
 from memoree import clock, limits
 from memoree.clock import Clock
 from memoree.command import Command
+from memoree.data_directory import BORN, DATABASE_NAME, LOCK_NAME, OBJECTS_NAME, open_database
 from memoree.database import attempts, meta
-from memoree.database.connection import open_reader, open_writer
-from memoree.database.schema import SCHEMA_VERSION, check_version, create_or_migrate, stored_version
+from memoree.database.connection import open_reader
+from memoree.database.schema import check_version
 from memoree.envelope import REQUEST_ID_UNREADABLE, encode
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
@@ -57,14 +58,10 @@ if TYPE_CHECKING:
     from memoree.backup.directory import Backup
     from memoree.contents import RevisionContent
     from memoree.database.artifacts import Revision
+    from memoree.long_reads import LongReads, Stop
     from memoree.objects.audit import BlobAudit
 
 LOCAL_TENANT = "local"
-DATABASE_NAME = "memoree.sqlite3"
-OBJECTS_NAME = "objects"
-LOCK_NAME = "writer.lock"
-BORN = b"born\n"
-"""What the lock file says once there is a database."""
 READERS_MAX = 8
 CANARY_KEY = "canary"
 LOCK_WAIT_SECONDS_MAX = 10.0
@@ -140,6 +137,7 @@ class EmbeddedService:
         self._line_lock = threading.Lock()
         self._readers: list[apsw.Connection] = []
         self._closed = False
+        self._long_reads: LongReads | None = None
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock_file = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -149,54 +147,19 @@ class EmbeddedService:
             ) from error
         try:
             with self._exclusive():
-                self._db = self._open_database()
+                self._db = self._open_database(data_dir)
         except BaseException:
             os.close(self._lock_file)
             raise
         self._committer = GroupCommitter(self._db, self._blobs, facts, clock_now)
 
-    def _open_database(self) -> apsw.Connection:
+    def _open_database(self, data_dir: Path) -> apsw.Connection:
         try:
-            if has_store(self._path.parent) and not _has_content(self._path):
-                raise database_missing(self._path)
-            if self._path.exists():
-                self._prepare_to_migrate()
-            else:
-                # Before SQLite does, for the mode. Never a file that is there: closing it would drop SQLite's locks.
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            db = open_writer(self._path, replicated=False)
-            try:
-                create_or_migrate(db)
-                self._mark_born()
-            except BaseException:
-                db.close()
-                raise
-            return db
-        except (apsw.NotADBError, apsw.CorruptError) as error:
+            return open_database(data_dir, self._lock_file)
+        except (apsw.NotADBError, apsw.CorruptError, apsw.BusyError, apsw.FullError) as error:
             raise _storage_failure(error) from error
         except (OSError, apsw.Error) as error:
             raise MemoreeError(Code.CONFIG_ERROR, f"the database {self._path} cannot be opened: {error}") from error
-
-    def _mark_born(self) -> None:
-        """From now on a missing database is damage, and never taken for a new store."""
-        if os.pread(self._lock_file, len(BORN), 0) != BORN:
-            os.pwrite(self._lock_file, BORN, 0)
-            os.fsync(self._lock_file)
-
-    def _prepare_to_migrate(self) -> None:
-        """Read-only, so that a store of a later program is refused without a single byte of it changed; of an older
-        one a copy is kept first."""
-        db = open_reader(self._path, immutable=False)
-        try:
-            version = stored_version(db)
-        finally:
-            db.close()
-        check_version(version)
-        if 0 < version < SCHEMA_VERSION:
-            from memoree.backup.before_migration import keep_before_migration
-
-            copy = keep_before_migration(self._path)
-            log.warning("migrating %s from schema %d to %d; %s is kept", self._path, version, SCHEMA_VERSION, copy)
 
     # --- one request --------------------------------------------------------------------------------------------
 
@@ -212,20 +175,20 @@ class EmbeddedService:
             return encode(refusal(envelope.request_id, error).envelope)
         return encode(self.answer(request).envelope)
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: Request, stop: Stop | None = None) -> Reply:
         """Run a validated request. Faults that are no refusals are logged and answered as `INTERNAL_ERROR`."""
         call = request.call
         try:
-            return self._write(call) if isinstance(call.operation, Mutation) else self._read(call)
+            return self._write(call) if isinstance(call.operation, Mutation) else self._read(call, stop)
         except MemoreeError as error:
             return refusal(call.request_id, error)
         except Exception as error:
             log.exception("%s failed", call.operation.name)
             return refusal(call.request_id, _storage_failure(error))
 
-    def _read(self, call: Call[Any]) -> Reply:
-        with self._view() as view:
-            return read_reply(call, run_read(view, call), view.meta.commit_seq)
+    def _read(self, call: Call[Any], stop: Stop | None) -> Reply:
+        with self._view() as view, stop.watching(view) if stop is not None else nullcontext(view) as watched:
+            return read_reply(call, run_read(watched, call), view.meta.commit_seq)
 
     def _write(self, call: Call[Any]) -> Reply:
         if call.upload_id is not None:
@@ -368,7 +331,18 @@ class EmbeddedService:
         import asyncio  # the shell never needs it, and it is slow to import
 
         assert tenant == LOCAL_TENANT
-        return await asyncio.to_thread(self.answer, request)
+        if not request.call.operation.long:
+            return await asyncio.to_thread(self.answer, request)
+        from memoree.long_reads import LongReads
+
+        self._long_reads = self._long_reads or LongReads()
+        loop = asyncio.get_running_loop()
+        try:
+            return await self._long_reads.run(
+                tenant, lambda threads, stop: loop.run_in_executor(threads, self.answer, request, stop)
+            )
+        except MemoreeError as error:
+            return refusal(request.call.request_id, error)
 
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         import asyncio
@@ -433,6 +407,8 @@ class EmbeddedService:
     async def close(self) -> None:
         import asyncio
 
+        if self._long_reads is not None:
+            await self._long_reads.close()
         await asyncio.to_thread(self.close_sync)
 
 
@@ -443,28 +419,6 @@ def _busy() -> MemoreeError:
 
 def _closed() -> MemoreeError:
     return MemoreeError(Code.TRANSPORT_ERROR, "the store was closed; nothing was stored")
-
-
-def has_store(data_dir: Path) -> bool:
-    """Whether a store was ever made in the directory. Raises `OSError` for a path that cannot be a directory."""
-    try:
-        return (data_dir / LOCK_NAME).read_bytes() == BORN
-    except FileNotFoundError:
-        return False
-
-
-def _has_content(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except FileNotFoundError:
-        return False
-
-
-def database_missing(path: Path) -> MemoreeError:
-    return MemoreeError(
-        Code.INTEGRITY_ERROR,
-        f"the database {path} is missing or empty, although the directory held a store; put back a copy of it",
-    )
 
 
 def _storage_failure(error: BaseException) -> MemoreeError:

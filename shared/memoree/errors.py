@@ -40,8 +40,8 @@ class Code(StrEnum):
 RETRYABLE = frozenset({Code.INDEX_NOT_READY, Code.TRANSPORT_ERROR, Code.RATE_LIMITED, Code.WRITE_PENDING})
 
 HINTS: Mapping[Code, str] = {
-    Code.NO_AMBIENT_CONTEXT: "run `memoree init` in the project, or start the agent with `memoree session exec`",
-    Code.REVISION_CONFLICT: "read the current revision, then retry the change against it",
+    Code.NO_AMBIENT_CONTEXT: "say where the request belongs: workspace_id and project_id",
+    Code.REVISION_CONFLICT: "read what is current, then decide again",
     Code.IDEMPOTENCY_CONFLICT: "keep a key for identical resends only; choose a new key for another request",
     Code.INDEX_NOT_READY: "repeat the same read once the write is visible",
     Code.SCOPE_VIOLATION: "work in the context that owns the entity; pinned or looked-up entities are read-only",
@@ -86,7 +86,8 @@ EXIT_STATUS: Mapping[Code, int] = {
 
 
 class MemoreeError(Exception):
-    """A refusal or failure with the code, message and details a caller is shown."""
+    """A refusal or failure with the code, message and details a caller is shown; `hint` where another one than the
+    code's own is of use."""
 
     def __init__(
         self,
@@ -94,11 +95,13 @@ class MemoreeError(Exception):
         message: str,
         *,
         details: Mapping[str, Any] | None = None,
+        hint: str | None = None,
         retry_after_seconds: float | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.hint = hint if hint is not None else HINTS.get(code)
         self.details = dict(details) if details is not None else None
         self.retry_after_seconds = retry_after_seconds
 
@@ -109,14 +112,14 @@ class MemoreeError(Exception):
     def to_wire(self) -> dict[str, Any]:
         """The `error` object of the response envelope (machine protocol §1.2)."""
         body: dict[str, Any] = {"code": self.code.value, "message": self.message, "retryable": self.retryable}
-        if hint := HINTS.get(self.code):
-            body["hint"] = hint
+        if self.hint is not None:
+            body["hint"] = self.hint
         body["details"] = self.details
         return body
 
     @classmethod
     def from_wire(cls, body: Mapping[str, Any]) -> MemoreeError:
-        return cls(Code(body["code"]), str(body["message"]), details=body.get("details"))
+        return cls(Code(body["code"]), str(body["message"]), details=body.get("details"), hint=body.get("hint"))
 
 
 def invalid(message: str) -> NoReturn:

@@ -125,6 +125,9 @@ UPLOADS_IN_HAND_MAX = 256
 """Of one writer process: received, and being verified or waiting for it."""
 STREAM_SILENCE_SECONDS_MAX = 60.0
 """A peer that neither sends nor takes any bytes for this long has left."""
+STREAM_PIECE_BYTES = 64 * KIB
+"""Given to the server at a time, and held by the kernel for a connection at most: what stays here when a reader stops
+reading, and how finely a slow one is told from that. The kernel alone would take megabytes."""
 DOWNLOADS_AT_ONCE_MAX = 32
 """Of one api process, and half as many of one tenant; each holds two windows."""
 DOWNLOAD_WINDOW_BYTES = MIB
@@ -176,13 +179,17 @@ RESTORE_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 BLOB_CACHE_BYTES_MAX = 32 * MIB
 
 # --- verification and backup (design §8) ------------------------------------------------------------------------
+COUNTER_MAX = 2**53 - 1
+"""The last integer that every reader of JSON has exactly; no store counts so far."""
+HLC_MAX = 2**62
+"""The year 4199: a store whose clock stands later was damaged, and leaves its writers nothing to count up to."""
 VERIFY_ISSUES_MAX = 200
 """Issues told one by one; the rest are counted."""
 VERIFY_PIECE_BYTES = 4 * MIB
 VERIFY_PIECES_AHEAD = 6
 """Pieces of blobs on their way from the store while one is hashed: this much memory, whatever the blobs' sizes."""
 LONG_READS_AT_ONCE_MAX = 2
-"""Reads through the whole store, `verify` for example: of one process, and one of each tenant; more are answered 503."""
+"""Of one process, and one of each tenant: reads through the whole store, such as `verify`. More are answered 503."""
 LONG_READ_STEPS_PER_LOOK = 10_000
 """Steps of SQLite's machine, well under a millisecond, after which such a read looks whether anybody still waits."""
 PATH_BYTES_MAX = 4096

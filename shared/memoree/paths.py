@@ -23,6 +23,7 @@ DATA_DIR_ENTRIES = frozenset(
         "integration-backups",
         "manifest.jsonl",
         "memoree.sqlite3",
+        "memoree.sqlite3-journal",
         "memoree.sqlite3-shm",
         "memoree.sqlite3-wal",
         "metrics",

@@ -16,6 +16,10 @@ from typing import Any
 
 import pytest
 
+from memoree.cli.commands import run
+from memoree.cli.invocation import Invocation
+from memoree.cli.main import guarded
+
 Json = dict[str, Any]
 
 PROGRAM = Path(sys.executable).with_name("memoree")
@@ -109,6 +113,25 @@ def shell(tmp_path: Path) -> Shell:
 def project(shell: Shell) -> Shell:
     """Inside a project, chosen by the session variable."""
     return shell.having(MEMOREE_CONTEXT=json.dumps(CONTEXT))
+
+
+@pytest.fixture
+def inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., Run]:
+    """The command line in this process, in a project: for what does not need a process of its own."""
+    for name in [name for name in os.environ if name.startswith("MEMOREE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MEMOREE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MEMOREE_CONTEXT", json.dumps(CONTEXT))
+    monkeypatch.chdir(tmp_path)
+
+    def run_line(*line: str) -> Run:
+        status = guarded(lambda invocation: run(line, invocation), Invocation())
+        printed = capsysbinary.readouterr()
+        return Run(status, printed.out, printed.err.decode())
+
+    return run_line
 
 
 @contextmanager

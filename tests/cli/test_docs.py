@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import orjson
 import pytest
 from pydantic.fields import FieldInfo
 
+from memoree.cli.serving import PROCESS_SETTINGS
+from memoree.http import openapi
 from memoree.http.settings import HttpSettings
 from memoree.settings import StackSettings
 
@@ -54,6 +57,15 @@ def test_every_setting_of_a_deployment_is_documented_with_its_default() -> None:
         assert documented[f"`MEMOREE_{name.upper()}`"] == shown_default(field)
 
 
+def test_every_route_has_a_curl_of_its_own() -> None:
+    pages = "".join((ROOT / "docs" / name).read_text() for name in ("http.md", "streaming.md"))
+    asked = [re.sub(r"/\$[A-Z]+", "/{}", url) for url in re.findall(r'"\$URL(/[^"?]+)', pages)]
+    answered = {re.sub(r"\{\w+\}", "{}", path) for path in openapi.document(authorization=True, metrics=False)["paths"]}
+    sent_where_it_was_told = "/v1/artifacts/uploads/{}/content"
+    assert set(asked) <= answered | {"/openapi.json", "/v1/schema"}
+    assert {path for path in answered if path.startswith("/v1/")} - {sent_where_it_was_told} <= set(asked)
+
+
 def test_every_setting_of_the_api_is_documented() -> None:
     asked: set[str] = set()
 
@@ -65,6 +77,7 @@ def test_every_setting_of_the_api_is_documented() -> None:
     HttpSettings.from_environment(Asked())
     assert len(asked) >= 7
     assert [name for name in asked if f"| `{name}` |" not in OPERATIONS.read_text()] == []
+    assert asked <= PROCESS_SETTINGS
 
 
 def shown_default(field: FieldInfo) -> str:

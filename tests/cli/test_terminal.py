@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import subprocess
 
 import pytest
 
 from .conftest import CONTEXT, PROGRAM, Json, Shell
+from .screen import on_terminal as screen_of
 
 
 def on_terminal(shell: Shell, *arguments: str, columns: int = 120) -> tuple[int, str]:
-    """Exit status and output of a command whose standard output and error are a terminal."""
-    ours, theirs = pty.openpty()
-    environment = shell.environment | {"TERM": "dumb", "COLUMNS": str(columns)}
-    process = subprocess.Popen(
-        [PROGRAM, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=shell.cwd,
-        env=environment,
-    )
-    os.close(theirs)
-    output = bytearray()
-    while chunk := _read(ours):
-        output += chunk
-    os.close(ours)
-    return process.wait(60), output.decode()
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # how Linux says that the last writer has gone
-        return b""
+    return screen_of([PROGRAM, *arguments], cwd=shell.cwd, environment=shell.environment, columns=columns)
 
 
 def test_a_terminal_gets_a_table_and_json_on_request(project: Shell) -> None:
@@ -78,7 +53,7 @@ def screen(shell: Shell, *line: str) -> list[str]:
     """The lines of a success on a terminal of 80 columns."""
     status, output = on_terminal(shell, *line, columns=80)
     assert status == 0, output
-    return [line.rstrip() for line in output.replace("\r\n", "\n").rstrip("\n").split("\n")]
+    return [line.rstrip() for line in output.rstrip("\n").split("\n")]
 
 
 def unfolded(lines: list[str]) -> str:
@@ -137,6 +112,9 @@ def test_relations_and_conflicts_are_shown_from_their_ends(project: Shell) -> No
     assert lines[3].startswith("  rel_") and "commit 3" in unfolded(lines[3:])
     assert screen(project, "relation", "list", ends[0])[0] == f"→ contradicts  {ends[1]}"
     assert screen(project, "relation", "list", ends[1], "--limit", "1")[0] == f"← contradicts  {ends[0]}"
+    lines = screen(project, "claim", "get", first["claim_id"])
+    assert lines[0] == "It was cone 5.  conflicted"
+    assert f"`memoree relation list {ends[0]} --relation contradicts`" in unfolded(lines)
     lines = screen(project, "conflict", "list")
     assert lines[0] == "case 1  open"
     assert lines[1:5:2] == ["  It was cone 5.  conflicted", "  It was cone 6.  conflicted"]
@@ -157,6 +135,9 @@ def test_sources_items_and_projections_are_shown_by_name_and_state(project: Shel
     lines = screen(project, "source", "ingest", source, str(page), *item)
     assert lines[0] == "page-4 at v9  live"
     assert "page-4  active" in lines and "Studio wiki  healthy" in lines and "cursor c-1" in unfolded(lines)
+    page.write_text("Celadon: 3% iron")
+    lines = screen(project, "source", "ingest", source, str(page), *item[:3], "v10")
+    assert lines[:2] == ["page-4 at v10  live", "  commit 3"] and "revision 2" in unfolded(lines)
     assert not RAW_JSON.search("".join(lines))
     artifact, revision = next(line for line in lines if line.startswith("  art_")).strip().split("@")
     told = ["--projection-key", "summary", "--kind", "alias", "--generator", "g", "--generator-version", "1"]
@@ -169,7 +150,7 @@ def test_sources_items_and_projections_are_shown_by_name_and_state(project: Shel
     assert screen(project, "projection", "list", artifact)[0] == "green glaze  dropped"
     lines = screen(project, "source", "checkpoint", source, "--health", "error", "--message", "401")
     assert lines[0] == "Studio wiki  error" and lines[-1] == "  401"
-    assert screen(project, "source", "withdraw", source, "page-4", "--reason", "gone")[0] == "page-4 at v9  withdrawn"
+    assert screen(project, "source", "withdraw", source, "page-4", "--reason", "gone")[0] == "page-4 at v10  withdrawn"
 
 
 def test_feedback_is_shown_by_query_or_fingerprint(project: Shell) -> None:
@@ -189,6 +170,7 @@ def test_feedback_is_shown_by_query_or_fingerprint(project: Shell) -> None:
 
 @pytest.mark.parametrize("line", ["capabilities", "doctor", "context show", "context explain", "verify"])
 def test_what_is_left_is_one_line_per_member_without_raw_json(project: Shell, line: str) -> None:
+    assert project.run("claim", "assert", "fact", "x").result
     nested = project.having(MEMOREE_CONTEXT=json.dumps(CONTEXT | {"pins": ["art_1", "art_2"]}))
     lines = screen(nested, *line.split())
     assert lines and not RAW_JSON.search("".join(lines))

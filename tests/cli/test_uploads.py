@@ -12,6 +12,10 @@ import pytest
 from blake3 import blake3
 
 from memoree import limits
+from memoree.cli.files import materialized
+from memoree.client.download import download
+from memoree.client.http import HttpEndpoint
+from memoree.errors import MemoreeError
 
 from .conftest import Json, Shell, answering, respond
 from .test_serve import serving
@@ -70,6 +74,11 @@ def test_a_large_file_is_stored_and_served_but_not_in_an_envelope(project: Shell
         with urllib.request.urlopen(content, timeout=60) as answer:
             assert answer.read() == log.read_bytes()
         assert "content" not in remote.run("artifact", "get", name, "--metadata-only").result
+        copy = project.cwd / "copy.txt"
+        fetched = remote.run("artifact", "get", f"{name}@{revision}", "--output", copy).result
+        assert (fetched["materialized_path"], fetched["blob_hash"]) == (str(copy), made["blob_hash"])
+        assert copy.read_bytes() == log.read_bytes()
+        remote.run("artifact", "get", name, "--output", copy).refused("INVALID_REQUEST", 2)
         remote.run("artifact", "get", name).refused("CONTENT_TOO_LARGE", 2)
         error = remote.run("citation", "get", f"memoree://artifact/{name}@{revision}#0-6").refused("CITATION_ERROR", 2)
         assert error["details"]["citation_error"] == "non_text_content"
@@ -150,3 +159,33 @@ def test_what_cannot_be_uploaded_is_refused_before_anything_is_sent(shell: Shell
         project.run("artifact", "upload", "missing", "--endpoint", url).refused("INVALID_REQUEST", 2)
         shell.run("artifact", "upload", film, "--endpoint", url).refused("NO_AMBIENT_CONTEXT", 5)
     assert service.seen == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ((200, b"frame frame"), "INTEGRITY_ERROR"),
+        ((200, b"frame"), "INTEGRITY_ERROR"),
+        ((503, b"busy"), "TRANSPORT_ERROR"),
+        ((403, json.dumps(refusal("FORBIDDEN")).encode()), "FORBIDDEN"),
+    ],
+    ids=["other bytes", "too few bytes", "the page of a proxy", "a refusal"],
+)
+def test_content_that_is_not_what_the_record_says_makes_no_file(
+    tmp_path: Path, answer: tuple[int, bytes], code: str
+) -> None:
+    record = {"artifact_id": "art/1", "revision_id": "arev 1", "blob_hash": blake3(b"frame frame ").hexdigest()}
+    seen: list[tuple[str, str | None]] = []
+
+    def give(handler: Handler, _: bytes) -> None:
+        seen.append((handler.path, handler.headers.get("Authorization")))
+        respond(handler, answer[0], "text/plain", answer[1])
+
+    with answering(give) as url:
+        port = int(url.rpartition(":")[2])
+        endpoint = HttpEndpoint("127.0.0.1", port, tls=False, path="/base", token="secret")
+        with pytest.raises(MemoreeError) as caught:
+            materialized({}, lambda file: download(endpoint, record, file), tmp_path / "copy", replace=False)
+    assert caught.value.code == code
+    assert seen == [("/base/v1/artifacts/art%2F1/revisions/arev%201/content", "Bearer secret")]
+    assert list(tmp_path.iterdir()) == []

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from memoree import limits
-from memoree.cli.wrapper import parse_evidence
-from memoree.errors import Code, MemoreeError
 
 from .conftest import CONTEXT, Shell, answering
 
@@ -148,47 +146,6 @@ def test_discovery_has_commands(shell: Shell) -> None:
     assert shell.run("doctor").result["status"] == "ok"
     assert isinstance(shell.run("instructions", "--format", "json").result["content"], dict)
     shell.run("instructions", "--format", "html").refused("INVALID_REQUEST", 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "span"),
-    [
-        ("a@r", None),
-        ("a@r#12-34", (12, 34)),
-        ("a@r#0-1", (0, 1)),
-        ("a@r@s#1-2", (1, 2)),
-        ("memoree://artifact/a@r#12-34", (12, 34)),
-    ],
-)
-def test_evidence_names_a_revision_and_perhaps_a_span(text: str, span: tuple[int, int] | None) -> None:
-    locator = parse_evidence(text)
-    assert locator["artifact_id"] == "a" and locator["revision_id"] in ("r", "r@s")
-    assert (locator.get("start_byte"), locator.get("end_byte")) == (span or (None, None))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "a",
-        "memoree://artifact/@r",
-        "@r",
-        "a@",
-        " @r",
-        "a@r#",
-        "a@r#-",
-        "a@r#34-12",
-        "a@r#5-5",
-        "a@r#x-9",
-        "a@r#-1-9",
-        "a@r#1",
-        "a@r#²-9",
-    ],
-)
-def test_evidence_that_says_neither_is_refused(text: str) -> None:
-    with pytest.raises(MemoreeError) as caught:
-        parse_evidence(text)
-    assert caught.value.code is Code.INVALID_REQUEST
 
 
 def test_bad_evidence_is_refused_before_anything_is_sent(project: Shell) -> None:

@@ -84,6 +84,24 @@ def test_a_corrupted_blob_is_told_by_verify_and_by_whoever_reads_it(empty_store:
     empty_store.refused("INTEGRITY_ERROR", "artifact.get", wanted)
 
 
+@pytest.mark.proves("machine-213")
+@pytest.mark.parametrize("damage", ["a file", "a link"])
+@pytest.mark.parametrize("depth", range(6), ids=lambda depth: f"depth-{depth}")
+def test_whatever_became_of_the_directory_of_blobs_verify_answers(
+    empty_store: EmbeddedDoor, depth: int, damage: str
+) -> None:
+    """From the store of objects itself down to the directory of one blob."""
+    Workbench(empty_store).put(LONG_TEXT)
+    [blob] = blobs_of(empty_store.data_dir)
+    directory = blob.parents[5 - depth]
+    moved = directory.rename(empty_store.data_dir / "moved")
+    directory.symlink_to(moved) if damage == "a link" else directory.touch()
+    result = empty_store.ok("verify", context=None)
+    harmless = (depth, damage) == (0, "a link")
+    assert result["ok"] is harmless, "the store itself may be elsewhere"
+    assert any(blob.name in issue for issue in result["issues"]) is not harmless
+
+
 @pytest.mark.proves("machine-91")
 @pytest.mark.parametrize("size", [16 * 1024, 16 * 1024 + 1])
 def test_only_a_body_over_16_kib_lives_outside_the_database(empty_store: EmbeddedDoor, size: int) -> None:
@@ -185,7 +203,7 @@ def test_a_backup_among_the_blobs_it_would_copy_is_refused(empty_store: Embedded
 
 
 @pytest.mark.proves("machine-215")
-@pytest.mark.parametrize("damage", ["flipped", "missing", "cut short", "grown"])
+@pytest.mark.parametrize("damage", ["flipped", "missing", "cut short", "grown", "a link", "a pipe", "a directory"])
 def test_a_corrupt_blob_fails_the_backup_and_leaves_nothing(
     empty_store: EmbeddedDoor, outside: Path, damage: str
 ) -> None:
@@ -193,7 +211,14 @@ def test_a_corrupt_blob_fails_the_backup_and_leaves_nothing(
     [blob] = blobs_of(empty_store.data_dir)
     data = blob.read_bytes()
     blob.unlink()
-    if damage != "missing":
+    if damage == "a link":
+        blob.symlink_to(outside.with_name("moved"))
+        outside.with_name("moved").write_bytes(data)
+    elif damage == "a pipe":
+        os.mkfifo(blob)
+    elif damage == "a directory":
+        blob.mkdir()
+    elif damage != "missing":
         blob.write_bytes({"flipped": b"\0" + data[1:], "cut short": data[:-1], "grown": data + b"x"}[damage])
     wanted = {"destination": str(outside / "one")}
     error = empty_store.refused("INTEGRITY_ERROR", "backup.create", wanted, context=None)

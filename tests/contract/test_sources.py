@@ -236,6 +236,7 @@ def test_an_external_revision_stands_for_one_payload(door: Door, bench: Workbenc
     first = door.ok("source.ingest", item_input(source))
     with door.nothing_written():
         error = door.refused("REVISION_CONFLICT", "source.ingest", item_input(source) | changed)
+    assert f"with another {', '.join(changed)};" in error["message"]
     assert error["details"] == {
         "entity_type": "source_item",
         "entity_id": f"{source['source_id']}:page-4",

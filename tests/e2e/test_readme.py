@@ -1,4 +1,4 @@
-"""What the README prints is what works."""
+"""What the README and the guide print is what works."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from cli.screen import on_terminal
 from memoree.assembly import embedded_service
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+GUIDE = (ROOT / "docs" / "guide.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", README, flags=re.MULTILINE | re.DOTALL))
 
 
@@ -23,21 +26,29 @@ def commands(section: str) -> list[str]:
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
+def newcomer(home: Path) -> dict[str, str]:
+    """The environment of somebody who has installed the project and nothing else."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home / "share"),
+        "XDG_CONFIG_HOME": str(home / "config"),
+    }
+
+
 @pytest.mark.fault_class(7)
 def test_the_first_session_works_as_printed(tmp_path: Path) -> None:
     typed = [
         line for line in commands("Try it") if line.startswith(("memoree ", "echo ")) and "request.json" not in line
     ]
     assert [line.split()[1] for line in typed if line.startswith("memoree")] == ["init", "artifact", "claim", "search"]
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "HOME": str(tmp_path),
-        "XDG_DATA_HOME": str(tmp_path / "share"),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-    }
     (tmp_path / "kiln").mkdir()
     done = subprocess.run(
-        ["bash", "-euc", "\n".join(typed)], cwd=tmp_path / "kiln", env=environment, capture_output=True, text=True
+        ["bash", "-euc", "\n".join(typed)],
+        cwd=tmp_path / "kiln",
+        env=newcomer(tmp_path),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -53,3 +64,17 @@ def test_the_request_of_the_http_example_succeeds_as_printed(tmp_path: Path) -> 
         assert json.loads(service.call_bytes(body.encode()))["ok"] is True
     finally:
         service.close_sync()
+
+
+@pytest.mark.fault_class(7)
+def test_the_guide_can_be_typed_from_its_first_line_to_its_last_and_shows_what_it_says(tmp_path: Path) -> None:
+    """Two dozen commands, each a process: they are what is tested."""
+    lines = "".join(re.findall(r"```console\n(.*?)```", GUIDE, flags=re.DOTALL)).splitlines()
+    typed = [line.removeprefix("$ ") for line in lines if line.startswith(("$ ", "    "))]
+    shown = [line for line in lines if not line.startswith(("$ ", "    "))]
+    status, output = on_terminal(["bash", "-euc", "\n".join(typed)], cwd=tmp_path, environment=newcomer(tmp_path))
+    assert status == 0, output
+    rest = iter(line.rstrip() for line in output.splitlines())
+    for line in shown:
+        expected = re.compile(re.escape(line).replace("…", ".*"))
+        assert any(map(expected.fullmatch, rest)), f"{line!r} is not where the guide has it in:\n{output}"

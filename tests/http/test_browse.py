@@ -138,6 +138,13 @@ def test_a_source_leads_to_its_artifacts_the_claims_citing_them_and_their_relati
     assert statements(page(caller, "claims", **of_wiki)) == ["Celadon has 2 % iron."]
     assert [edge["target_id"] for edge in page(caller, "relations", **of_wiki)["items"]] == [citing["claim_id"]]
     assert page(caller, "artifacts", source="src_unknown")["items"] == []
+    withdrawal = {"source_id": wiki["source_id"], "external_id": "glazes", "reason": "deleted"}
+    ask(caller, "source.withdraw", withdrawal)
+    for listing in ("artifacts", "claims", "relations"):
+        assert page(caller, listing, **of_wiki)["items"] == [], "a source that withdrew an item delivers it no more"
+        status = {} if listing == "relations" else {"status": "any"}
+        assert page(caller, listing, **of_wiki, **status)["items"] == []
+    assert titles(page(caller, "artifacts", source=mail["source_id"])) == ["offer"]
 
 
 def _item(source: Json, name: str) -> Json:
@@ -216,6 +223,14 @@ def test_an_interval_holds_its_first_instant_and_not_its_last(caller: Caller, cl
 def test_an_instant_without_a_zone_is_refused(caller: Caller, text: str) -> None:
     for name in ("created_from", "created_until"):
         assert name in refused(get(caller, "artifacts", **{name: text}), 400, "INVALID_REQUEST")
+
+
+def test_a_refused_parameter_is_told_what_to_write(caller: Caller) -> None:
+    query = "workspace=wsp_lab&project_id=prj_kiln"
+    message = refused(caller.http.get(f"/v1/artifacts?{query}"), 400, "INVALID_REQUEST")
+    assert "'workspace' is no parameter" in message and "workspace_id, project_id" in message
+    query = "workspace_id=wsp_lab&project_id=prj_kiln&created_from=2026-03-02T20:41:07+09:00"
+    assert "%2B" in refused(caller.http.get(f"/v1/artifacts?{query}"), 400, "INVALID_REQUEST")
 
 
 def test_an_interval_that_ends_before_it_begins_is_refused(caller: Caller) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,7 @@ from memoree import limits
 from memoree.embedded import EmbeddedService
 from memoree.http.app import create_app
 from memoree.http.lines import LineCutter
+from memoree.http.server import HttpServer, address_of, listen
 from memoree.http.settings import HttpSettings
 from memoree.http.spool import Spool
 from memoree.service import Reply, Request, read_reply
@@ -156,7 +158,7 @@ def test_a_bad_line_has_its_own_answer_and_the_next_one_goes_on(caller: Caller) 
 
 def test_blank_lines_and_carriage_returns_mean_nothing_and_the_last_line_needs_no_end(caller: Caller) -> None:
     requests = [statement("one"), statement("two")]
-    body = b"\r\n\n  \t\n" + json.dumps(requests[0]).encode() + b"\r\n\n" + json.dumps(requests[1]).encode()
+    body = b"\r\n\n  \t\n \t" + json.dumps(requests[0]).encode() + b"\r\n\n" + json.dumps(requests[1]).encode()
     assert [each["request_id"] for each in answers(send(caller, body))] == [each["request_id"] for each in requests]
 
 
@@ -201,8 +203,16 @@ def test_lines_do_not_depend_on_how_the_bytes_arrive(data: bytes, sizes: list[in
         found += cutter.feed(data[at : at + size])
         at += size
     found += cutter.end()
-    *ended, rest = data.split(b"\n")
-    assert found == [each if len(each) <= 9 else None for each in [*ended, *([rest] if rest else [])]]
+    lines = [each.lstrip(b" \t\r\n") for each in data.split(b"\n")]
+    assert found == [each if len(each) <= 9 else None for each in lines if each]
+    assert cutter.blank_bytes == len(data) - len(b"\n".join(filter(None, lines))) - data.endswith(b"\n") * bool(found)
+
+
+def test_blank_lines_are_skipped_together_and_counted() -> None:
+    cutter = LineCutter(9)
+    blank = b"\n \r\n\t" * limits.MIB
+    assert list(cutter.feed(blank + b"{}\n" + blank)) == [b"{}"]
+    assert cutter.blank_bytes == 2 * len(blank)
 
 
 # --- who may, and how fast --------------------------------------------------------------------------------------
@@ -243,6 +253,28 @@ def test_a_stream_waits_for_the_rate_instead_of_refusing(open_tenants: Callable[
     found = answers(send(caller, b"".join(line(statement(f"row {number}")) for number in range(24))))
     assert codes(found) == ["ok"] * 24
     assert time.monotonic() - began >= 0.19, "one token for the request and one for each of 24 lines, 5 of them at once"
+
+
+def test_blank_lines_do_not_come_for_nothing(open_tenants: Callable[..., Tenants]) -> None:
+    caller = open_tenants(rate_per_second=100, rate_burst=5)("tok-a")
+    began = time.monotonic()
+    assert answers(send(caller, b"\n" * (24 * limits.BULK_BLANK_BYTES_PER_TOKEN))) == []
+    assert time.monotonic() - began >= 0.19, "as many tokens as 24 lines"
+
+
+def test_a_tenant_with_all_its_streams_leaves_room_for_others(
+    open_tenants: Callable[..., Tenants], stack: ExitStack
+) -> None:
+    call_as = open_tenants(rate_per_second=1000)
+    greedy, other = call_as("tok-a"), call_as("tok-b")
+    for _ in range(limits.BULK_STREAMS_MAX // 2):
+        client = stack.enter_context(duplex(greedy.base_url, "tok-a"))
+        client.send(line(statement("row")))
+        assert client.answer()["ok"]
+    refused = send(call_as("tok-a2"), line(statement("one too many")))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "TRANSPORT_ERROR")
+    assert "this tenant" in refused.json()["error"]["message"]
+    assert codes(answers(send(other, line(statement("row"))))) == ["ok"]
 
 
 def test_a_write_that_is_pending_is_answered_so_on_its_line(scripted_caller: Caller, scripted: Scripted) -> None:
@@ -371,9 +403,10 @@ def test_a_client_that_leaves_after_its_last_line_is_noticed_too(blocking: tuple
 
 def test_streams_are_bounded(blocking: tuple[Blocking, str], stack: ExitStack) -> None:
     service, base_url = blocking
-    for _ in range(limits.BULK_STREAMS_MAX):
+    share = limits.BULK_STREAMS_MAX // 2
+    for _ in range(share):
         stack.enter_context(duplex(base_url)).send(line(statement("row")))
-    wait_for(lambda: service.begun == limits.BULK_STREAMS_MAX, "the streams")
+    wait_for(lambda: service.begun == share, "the streams")
     response = httpx.post(f"{base_url}/v1/bulk", content=line(statement("one too many")), headers=NDJSON)
     assert (response.status_code, response.json()["error"]["code"]) == (503, "TRANSPORT_ERROR")
     assert "retry-after" in response.headers
@@ -386,6 +419,96 @@ def test_a_client_that_falls_silent_is_told_so_and_let_go(caller: Caller, monkey
         found = [json.loads(each) for each in b"".join(client.chunks()).splitlines()]
     assert codes(found) == ["ok", "TRANSPORT_ERROR"]
     assert found[1]["request_id"] == "req_transport"
+
+
+IDLE_SECONDS = 0.6
+PAUSE_SECONDS = 0.05
+
+
+def slowly(times: int) -> Iterator[int]:
+    """That many turns, with a pause after each: what takes long in all, and never falls silent."""
+    for number in range(times):
+        yield number
+        time.sleep(PAUSE_SECONDS)
+
+
+def test_a_client_that_still_sends_may_leave_its_answers_unread(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "BULK_IDLE_SECONDS_MAX", IDLE_SECONDS)
+    look = line(envelope("schema", context=None))
+    with duplex(caller.base_url, receive_buffer=16 * 1024) as client:
+        client.send(look * 120)  # more than the sockets between us buffer
+        for number in slowly(30):
+            client.send(line(statement(f"row {number}")))
+        client.end()
+        assert codes(map(json.loads, b"".join(client.chunks()).splitlines())) == ["ok"] * 150
+
+
+def test_a_client_that_still_reads_may_send_later(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BULK_IDLE_SECONDS_MAX", IDLE_SECONDS)
+    look = line(envelope("schema", context=None))
+    with duplex(caller.base_url, receive_buffer=16 * 1024) as client:
+        client.send(look * 200)
+        chunks, received = client.chunks(), b""
+        for _ in slowly(30):
+            while received.count(b"\n") < 1:
+                received += next(chunks)
+            received = received[received.index(b"\n") + 1 :]
+        client.send(line(statement("later")) * 10)
+        client.end()
+        received += b"".join(chunks)
+    assert codes(map(json.loads, received.splitlines())) == ["ok"] * 180
+
+
+def test_a_client_that_waits_for_its_answer_is_not_silent(
+    blocking: tuple[Blocking, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, base_url = blocking
+    monkeypatch.setattr(limits, "BULK_IDLE_SECONDS_MAX", 0.1)
+    with duplex(base_url) as client:
+        client.send(line(statement("slow")))
+        wait_for(lambda: service.begun == 1, "the work")
+        for _ in slowly(6):
+            pass
+        client.send(line(statement("sent after all")))
+        client.end()
+        service.let_go = True
+        assert codes(map(json.loads, b"".join(client.chunks()).splitlines())) == ["ok"] * 2
+
+
+def test_a_server_that_stops_answers_what_it_has_and_ends_the_stream(store: EmbeddedService) -> None:
+    listener = listen("127.0.0.1", 0)
+    server = HttpServer(create_app(store, HttpSettings()), listener)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        with duplex(f"http://{address_of(listener)}") as client:
+            client.send(line(statement("the last")))
+            assert client.answer()["ok"]
+            server.stop()
+            [told] = map(json.loads, b"".join(client.chunks()).splitlines())
+            assert (told["request_id"], told["error"]["code"]) == ("req_transport", "TRANSPORT_ERROR")
+            assert "stopping" in told["error"]["message"]
+    finally:
+        server.stop()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_client_of_http_1_0_gets_lines_and_no_chunks(caller: Caller) -> None:
+    address = urlsplit(caller.base_url)
+    requests = [statement(f"row {number}") for number in range(20)]
+    body = b"".join(map(line, requests))
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        head = f"POST /v1/bulk HTTP/1.0\r\nHost: {address.netloc}\r\nContent-Type: application/x-ndjson\r\n"
+        connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        sent, _, received = connection.makefile("rb").read().partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in sent.lower()
+    assert b"content-length" not in sent.lower()
+    assert [json.loads(each)["request_id"] for each in received.splitlines()] == [
+        each["request_id"] for each in requests
+    ]
 
 
 @pytest.fixture

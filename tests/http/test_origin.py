@@ -35,6 +35,21 @@ def test_a_foreign_origin_is_403_and_gets_no_cors_headers(caller: Caller, origin
     assert caller.http.options("/v1/call", headers={"Origin": origin, **PREFLIGHT}).status_code == 403
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_what_a_page_of_another_site_embeds_is_403(caller: Caller, site: str) -> None:
+    asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+    for path in ("/v1/claims?workspace_id=wsp_lab&project_id=prj_kiln", "/docs"):
+        assert caller.http.get(path, headers=asked).status_code == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_what_an_own_page_or_the_user_asks_for_is_served_and_never_embedded_elsewhere(
+    caller: Caller, site: str
+) -> None:
+    answer = caller.http.get("/docs", headers={"Sec-Fetch-Site": site})
+    assert (answer.status_code, answer.headers["cross-origin-resource-policy"]) == (200, "same-origin")
+
+
 def test_its_own_pages_and_programs_may_come(caller: Caller) -> None:
     port = caller.http.base_url.port
     for host in (f"localhost:{port}", f"LOCALHOST:{port}", f"[::1]:{port}", "127.0.0.1"):

@@ -203,6 +203,8 @@ def test_a_length_must_be_told(caller: Caller) -> None:
     assert (answer.status_code, code_of(answer)) == (411, "INVALID_REQUEST")
     answer = caller.http.put(ticket["url"], content=b"x" * 10, headers={"Content-Encoding": "gzip"})
     assert answer.status_code == 415
+    answer = caller.http.put(ticket["url"], content=b"x" * 10, headers={"Content-Range": "bytes 0-9/20"})
+    assert (answer.status_code, code_of(answer)) == (400, "INVALID_REQUEST"), "a part is not taken for the whole"
 
 
 @pytest.mark.parametrize("size", [100, len(LARGE)], ids=["inline", "large"])

@@ -16,7 +16,7 @@ import orjson
 
 from memoree import clock, ids
 from memoree.command import Command
-from memoree.database import meta
+from memoree.database import integrity, meta
 from memoree.database.attempts import Attempt
 from memoree.database.connection import open_writer
 from memoree.database.schema import create_or_migrate
@@ -151,6 +151,16 @@ class Bench:
         return meta.read(self.db)
 
     @contextmanager
+    def nothing_but_a_record(self) -> Iterator[None]:
+        """The block may leave one more idempotency record, counted in the integrity sum, and nothing else."""
+        before = dump(self.db)
+        yield
+        after = dump(self.db)
+        assert _counted_apart(after) == _counted_apart(before) + 1
+        assert after == before
+        assert integrity.recompute(self.db) == self.meta().integrity
+
+    @contextmanager
     def refused_without_a_trace(self, code: str) -> Iterator[None]:
         """The block must be refused with `code`, and every table must be as it was."""
         before = dump(self.db)
@@ -161,6 +171,12 @@ class Bench:
         else:
             raise AssertionError(f"it succeeded where {code} was expected")
         assert dump(self.db) == before
+
+
+def _counted_apart(rows: dict[str, list[tuple[Any, ...]]]) -> int:
+    """How many idempotency records there are; they and the sum that counts them are taken out."""
+    rows["meta"] = [(history, epoch, commit_seq, erasing) for history, epoch, commit_seq, _, erasing in rows["meta"]]
+    return len(rows.pop("idempotency"))
 
 
 def disagreements(db: apsw.Connection) -> list[Issue]:

@@ -11,9 +11,25 @@ RESOLVED = "SELECT min(case_sequence) FROM conflict_cases WHERE state = 'resolve
 LONG = "SELECT row_id FROM artifact_revisions WHERE body IS NULL"
 CONFLICTED = "SELECT min(row_id) FROM claims WHERE status = 'conflicted'"
 CITING = "SELECT claim_revision_row FROM claim_evidence"
+LAST_COMMIT = "SELECT commit_seq FROM meta"
 LIVE_ITEM = "SELECT min(row_id) FROM source_items WHERE state = 'live'"
 
+REFUSAL = "INSERT INTO attempts SELECT 'att_01KJR4T4WJTX152K9RR434TBVX', '{}', '{}', {}, NULL, 0, batch FROM meta"
+
 DAMAGES: dict[Kind, dict[str, str]] = {
+    "counters": {
+        "counters that are gone": "DELETE FROM meta",
+        "an erasure that never ends": "UPDATE meta SET erasing = 1",
+        "a batch before the first": "UPDATE meta SET batch = -1",
+        "an epoch without a next": "UPDATE meta SET epoch = 9223372036854775807",
+        "a clock at its end": "UPDATE meta SET hlc = 9223372036854775807",
+        "a clock that counts backwards": "UPDATE meta SET hlc = -1",
+        "a batch that is covered before it is made": "UPDATE meta SET covered_batch = batch + 1",
+        "a cover since no instant": "UPDATE meta SET covered_at = 'garbage'",
+        "a cover since a day that is none": "UPDATE meta SET covered_at = '2026-02-30T08:00:00.000000000Z'",
+        "a cover since the far future": "UPDATE meta SET covered_at = '9999-01-01T00:00:00.000000000Z'",
+        "a cover since a day": "UPDATE meta SET covered_at = '2026-02-03'",
+    },
     "index": {
         "an index row without its revision": "INSERT INTO claim_fts (rowid, statement) VALUES (9001, 'x')",
         "an index row without its chunk": "INSERT INTO artifact_fts (rowid, title) VALUES (9001, 'x')",
@@ -191,6 +207,10 @@ DAMAGES: dict[Kind, dict[str, str]] = {
         "a counter that ran ahead": "UPDATE meta SET commit_seq = commit_seq + 1",
         "a clock that went back": "UPDATE events SET hlc = 1 WHERE commit_seq = 5",
         "an instant that went back": "UPDATE events SET created_at = '2020' WHERE commit_seq = 5",
+        "an event at no instant": f"UPDATE events SET created_at = 'z' WHERE commit_seq = ({LAST_COMMIT})",
+        "an event of the far future": f"""
+            UPDATE events SET created_at = '9999-01-01T00:00:00.000000000Z' WHERE commit_seq = ({LAST_COMMIT})
+        """,
         "a store whose clock is behind its last event": "UPDATE meta SET hlc = 1",
         "a revision of which no event tells": "UPDATE events SET revision_id = NULL WHERE commit_seq = 1",
         "an event that tells of another revision": "UPDATE events SET revision_id = 'arev_x' WHERE commit_seq = 1",
@@ -238,6 +258,21 @@ DAMAGES: dict[Kind, dict[str, str]] = {
         """,
         "an outcome of a batch to come": """
             UPDATE attempts SET batch = 9001 WHERE attempt_id = (SELECT min(attempt_id) FROM attempts)
+        """,
+        "a refusal with a code that does not exist": REFUSAL.format("refused", "BOGUS", """'{"code":"BOGUS"}'"""),
+        "an expiry with the code of something else": REFUSAL.format(
+            "expired", "NOT_FOUND", """'{"code":"NOT_FOUND"}'"""
+        ),
+        "a refusal that was sent with another code": REFUSAL.format(
+            "refused", "NOT_FOUND", """'{"code":"FORBIDDEN"}'"""
+        ),
+        "a refusal in ruins": REFUSAL.format("refused", "NOT_FOUND", "'{'"),
+        "a refusal of which nothing is left": REFUSAL.format("refused", "NOT_FOUND", "NULL"),
+        "an attempt that no client made": "UPDATE attempts SET attempt_id = 'att_x' WHERE batch = 1",
+        "two attempts that made one record": """
+            INSERT INTO attempts
+            SELECT 'att_01KJR4T4WJTX152K9RR434TBVX', status, code, error, idempotency_row, replayed, batch FROM attempts
+            WHERE status = 'applied' LIMIT 1
         """,
     },
     "integrity_sum": {

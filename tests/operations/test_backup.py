@@ -21,8 +21,9 @@ import pytest
 
 from memoree import limits
 from memoree.assembly import embedded_service
-from memoree.backup import directory, publish
-from memoree.embedded import DATABASE_NAME, EmbeddedService
+from memoree.backup import directory, publish, staging
+from memoree.data_directory import DATABASE_NAME
+from memoree.embedded import EmbeddedService
 from memoree.objects.filesystem import FilesystemStore
 from mixed_mutations import LONG_TEXT, mixed_mutations
 
@@ -91,6 +92,22 @@ def destination(tmp_path: Path) -> Path:
     return tmp_path / "backups" / "one"
 
 
+TERMINATED_WHILE_STAGING = """
+import os, signal, sys
+from memoree.backup import directory
+from memoree.cli.main import main
+
+number, real_verify = signal.Signals[sys.argv.pop()], directory.verify
+
+def verify(*arguments):
+    os.kill(os.getpid(), number)
+    return real_verify(*arguments)
+
+directory.verify = verify
+sys.exit(main())
+"""
+
+
 def left(destination: Path) -> list[Path]:
     return list(destination.parent.iterdir())
 
@@ -142,6 +159,16 @@ def test_everything_is_flushed_before_it_has_its_name(
     monkeypatch.setattr(directory, "rename_without_replacing", rename)
     client.ok("backup.create", {"destination": str(destination)})
     assert flushed == {str(destination.parent)}
+
+
+@pytest.mark.proves("machine-216")
+@pytest.mark.fault_class(43)
+def test_the_first_to_open_a_backup_has_nothing_to_change(client: Client, destination: Path) -> None:
+    """So that whoever is killed doing it leaves it as it was."""
+    client.put("x")
+    client.ok("backup.create", {"destination": str(destination)})
+    assert (destination / DATABASE_NAME).read_bytes()[18:20] == b"\2\2", "in WAL mode"
+    assert {path.name for path in destination.iterdir()} == {DATABASE_NAME, "manifest.jsonl", "objects", "writer.lock"}
 
 
 @pytest.mark.fault_class(64)
@@ -276,6 +303,7 @@ def test_a_damaged_database_is_not_backed_up(client: Client, destination: Path) 
     assert left(destination) == []
 
 
+@pytest.mark.proves("machine-215")
 @pytest.mark.fault_class(43)
 def test_a_backup_killed_before_publication_leaves_no_destination_and_harms_nobody(
     client: Client, destination: Path
@@ -283,10 +311,166 @@ def test_a_backup_killed_before_publication_leaves_no_destination_and_harms_nobo
     mixed_mutations(client.ok)
     done = run_child(KILLED_AT_PUBLICATION, client, destination)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    [staging] = left(destination)
-    assert staging.name.startswith(directory.STAGING_PREFIX)
+    [abandoned] = left(destination)
+    assert abandoned.name.startswith(staging.STAGING_PREFIX)
     client.ok("backup.create", {"destination": str(destination)})
+    assert left(destination) == [destination], "what the killed one left was removed"
     assert client.ok("verify", {})["ok"]
+
+
+@pytest.mark.proves("machine-215")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_command_that_is_told_to_end_leaves_nothing(
+    client: Client, destination: Path, number: signal.Signals
+) -> None:
+    client.put("x")
+    done = subprocess.run(
+        [sys.executable, "-c", TERMINATED_WHILE_STAGING, "backup", "create", str(destination), number.name],
+        env=os.environ | {"MEMOREE_DATA_DIR": str(client.data_dir)},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 128 + number, done.stderr
+    assert left(destination) == []
+
+
+def test_what_others_are_making_is_let_alone(
+    client: Client, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so is everything that only looks like it."""
+    notes = destination.parent / f"{staging.STAGING_PREFIX}notes"
+    notes.write_text("mine")
+    elsewhere = destination.parent.with_name("elsewhere")
+    (elsewhere / "kept").mkdir(parents=True)
+    link = destination.parent / f"{staging.STAGING_PREFIX}link"
+    link.symlink_to(elsewhere)
+    real_verify = directory.verify
+
+    def verify(*arguments: Any) -> Any:
+        monkeypatch.setattr(directory, "verify", real_verify)
+        client.ok("backup.create", {"destination": str(destination.with_name("meanwhile"))})
+        return real_verify(*arguments)
+
+    monkeypatch.setattr(directory, "verify", verify)
+    client.ok("backup.create", {"destination": str(destination)})
+    assert sorted(left(destination)) == sorted([destination, destination.with_name("meanwhile"), notes, link])
+    assert (elsewhere / "kept").is_dir()
+
+
+def test_a_staging_that_is_removed_under_its_maker_is_made_again(
+    destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another backup may come between making a directory and locking it."""
+    real_mkdir = Path.mkdir
+    made: list[Path] = []
+
+    def mkdir(path: Path, mode: int) -> None:
+        real_mkdir(path, mode)
+        made.append(path)
+        if len(made) == 1:
+            staging.remove_abandoned(destination.parent)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    path, lock = staging.claim_staging(destination.parent)
+    os.close(lock)
+    assert left(destination) == [path] == made[1:]
+
+
+# --- where a backup may be ----------------------------------------------------------------------------------------
+
+INSIDE = [
+    "one",
+    f"{DATABASE_NAME}-journal",
+    f"{DATABASE_NAME}-wal",
+    f"{DATABASE_NAME}.before-schema-2",
+    "objects/one",
+    "new/one",
+    "new/../one",
+]
+
+
+@pytest.mark.parametrize("name", INSIDE)
+@pytest.mark.parametrize("through", ["its name", "a link", "a detour"])
+def test_no_backup_is_made_in_the_store_itself(client: Client, tmp_path: Path, name: str, through: str) -> None:
+    client.put("x" * 20_000)
+    before = sorted(client.data_dir.rglob("*"))
+    if through == "a link":
+        (tmp_path / "link").symlink_to(client.data_dir)
+    store = {
+        "its name": client.data_dir,
+        "a link": tmp_path / "link",
+        "a detour": tmp_path / "nowhere" / ".." / client.data_dir.name,
+    }[through]
+    assert client.refused("backup.create", {"destination": str(store / name)}) == "INVALID_REQUEST"
+    assert sorted(client.data_dir.rglob("*")) == before
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_no_backup_takes_a_name_beside_a_database_that_lies_elsewhere(client: Client, tmp_path: Path) -> None:
+    client.put("x")
+    client.service.close_sync()
+    database = client.data_dir / DATABASE_NAME
+    (tmp_path / "disk").mkdir()
+    database.rename(tmp_path / "disk" / "real.db")
+    database.symlink_to(tmp_path / "disk" / "real.db")
+    linked = Client(client.data_dir)
+    for suffix in ("-journal", "-wal"):
+        inside = str(tmp_path / "disk" / f"real.db{suffix}")
+        assert linked.refused("backup.create", {"destination": inside}) == "INVALID_REQUEST"
+    linked.ok("backup.create", {"destination": str(tmp_path / "disk" / "one")})
+    linked.service.close_sync()
+
+
+def test_directories_are_told_apart_by_what_they_are(client: Client, tmp_path: Path) -> None:
+    """A disk that ignores case gives a directory many names; to the system all of them are the same one."""
+    client.put("x")
+    inside = client.data_dir.with_name("DATA") / "one"
+    real_samefile = Path.samefile
+
+    def samefile(path: Path, other: Path) -> bool:
+        return real_samefile(Path(str(path).replace("/DATA", "/data")), other)
+
+    with pytest.MonkeyPatch.context() as ignoring_case:
+        ignoring_case.setattr(Path, "samefile", samefile)
+        assert client.refused("backup.create", {"destination": str(inside)}) == "INVALID_REQUEST"
+    assert not inside.parent.exists()
+
+
+@pytest.mark.parametrize(
+    "place", ["dangling/one", "file/one", "loop/one", "loop", "new/..", "/proc/one", "/proc/new/one"]
+)
+def test_a_place_where_no_directory_can_be_is_the_callers_mistake(
+    client: Client, destination: Path, place: str
+) -> None:
+    client.put("x")
+    around = destination.parent
+    (around / "dangling").symlink_to("nowhere")
+    (around / "file").write_text("mine")
+    (around / "loop").symlink_to("loop")
+    before = sorted(around.iterdir())
+    assert client.refused("backup.create", {"destination": str(around / place)}) == "INVALID_REQUEST"
+    assert sorted(around.iterdir()) == before
+
+
+def test_a_parent_that_cannot_be_locked_is_a_matter_of_configuration(
+    client: Client, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(staging.fcntl, "flock", refuse)
+    assert client.refused("backup.create", {"destination": str(destination)}) == "CONFIG_ERROR"
+    assert left(destination) == []
+
+
+def test_a_disk_without_room_for_a_directory_is_not_the_callers_mistake(
+    client: Client, destination: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(directory, "claim_staging", full)
+    assert client.refused("backup.create", {"destination": str(destination)}) == "INTERNAL_ERROR"
 
 
 @pytest.mark.parametrize("bytes_max", [20_000, 300_000], ids=["the database", "a blob"])

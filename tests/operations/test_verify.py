@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,16 +17,18 @@ from memoree.database import integrity
 from memoree.database.connection import open_writer
 from memoree.objects.audit import DirectoryAudit
 from memoree.objects.filesystem import FilesystemStore
-from memoree.verification import contradictions, history, index, outcomes, revisions, sources
+from memoree.verification import contradictions, counters, history, index, outcomes, revisions, sources
 from memoree.verification.issue import Issue, Kind
 from memoree.verification.rule import Rule, breaches
 from memoree.verification.store import Report, verify
+from memoree.verification.structure import LITESTREAM_TABLES
 from mixed_mutations import BLOBS, LONG_TEXT, mixed_mutations
 
 from .bench import Bench
 from .damages import DAMAGES
 
 RULES: tuple[Rule, ...] = (
+    *counters.RULES,
     *revisions.RULES,
     *index.CHUNK_RULES,
     *contradictions.RULES,
@@ -140,16 +143,34 @@ SCHEMA_DAMAGES = {
     "the index that allows one open case": "DROP INDEX one_open_case_per_relation",
     "a trigger": "DROP TRIGGER events_are_immutable",
     "a table": "DROP TABLE feedback",
+    "an index of words that keeps what is erased": "DELETE FROM claim_fts_config WHERE k = 'secure-delete'",
+    "an index of words that never merges": "INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('automerge', 0)",
+    "a trigger of somebody else": """
+        CREATE TRIGGER peace BEFORE INSERT ON claim_revisions
+        BEGIN UPDATE claims SET status = 'active' WHERE status = 'conflicted'; END
+    """,
+    "a table of somebody else": "CREATE TABLE notes (note UNIQUE)",
+    "an index of somebody else": "CREATE INDEX claims_by_status ON claims (status)",
+    "a view of somebody else": "CREATE VIEW live AS SELECT * FROM claims WHERE status = 'active'",
+    "a table with a name like Litestream's": "CREATE TABLE _litestream_notes (note)",
     "an index over something else": "DROP INDEX open_cases_by_source; "
     "CREATE INDEX open_cases_by_source ON conflict_cases (source_claim_row)",
 }
 
 
+@pytest.mark.proves("machine-213")
 @pytest.mark.fault_class(64)
 @pytest.mark.parametrize("what", SCHEMA_DAMAGES)
-def test_a_schema_that_lost_something_is_found(stored: Store, what: str) -> None:
+def test_a_schema_that_is_not_that_of_a_new_store_is_found(stored: Store, what: str) -> None:
     stored.db.execute(SCHEMA_DAMAGES[what])
     assert "schema" in {issue.kind for issue in stored.verify().issues}
+
+
+@pytest.mark.proves("machine-212")
+def test_the_tables_of_replication_are_no_damage(stored: Store) -> None:
+    for table in LITESTREAM_TABLES:
+        stored.db.execute(f"CREATE {table} (id INTEGER)")
+    assert stored.verify().lines() == []
 
 
 # --- blobs ------------------------------------------------------------------------------------------------------
@@ -159,6 +180,15 @@ def flip_one_byte(blob: Path) -> None:
     data = bytearray(blob.read_bytes())
     data[len(data) // 2] ^= 1
     blob.write_bytes(data)
+
+
+def become_a_link(directory: Path) -> None:
+    directory.symlink_to(directory.rename(directory.with_suffix(".kept")))
+
+
+def become_a_file(directory: Path) -> None:
+    shutil.rmtree(directory)
+    directory.touch()
 
 
 SIZE = len(LONG_TEXT)
@@ -174,10 +204,17 @@ BLOB_DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda blob: blob.with_name(blob.parent.name + "f" * 62).write_text("x"),
         "digest mismatch",
     ),
-    "a blob that cannot be read": (
+    "a blob that became a link": (
         lambda blob: (blob.rename(blob.with_suffix(".kept")), blob.symlink_to(blob.with_suffix(".kept"))),
-        "is missing from the store",
+        "cannot be read",
     ),
+    "a blob that became a pipe": (lambda blob: (blob.unlink(), os.mkfifo(blob)), "cannot be read"),
+    "a directory of blobs that became a link": (lambda blob: become_a_link(blob.parent), "cannot be read"),
+    "a directory of blobs that became a file": (lambda blob: become_a_file(blob.parent), "cannot be read"),
+    "a tenant whose directory became a link": (lambda blob: become_a_link(blob.parents[3]), "cannot be listed"),
+    "a tenant whose directory became a file": (lambda blob: become_a_file(blob.parents[3]), "cannot be listed"),
+    "a tenant whose directory is gone": (lambda blob: shutil.rmtree(blob.parents[3]), "is missing from the store"),
+    "a store that became a file": (lambda blob: become_a_file(blob.parents[5]), "cannot be listed"),
 }
 
 

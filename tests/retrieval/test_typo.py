@@ -97,6 +97,7 @@ def test_retracted_and_forgotten_words_do_not_crowd_out_living_ones(store: Store
     store.write("artifact.forget", {"artifact_id": crowd["artifact_id"], "reason": "gone"})
     found = {hit["entity_id"] for hit in store.hits("thermocuple")}
     assert found == {claim["claim_id"], artifact["artifact_id"]}
+    assert artifact["artifact_id"] in {hit["entity_id"] for hit in store.hits("thermocuple", include_historical=True)}
 
 
 @pytest.mark.fault_class(24, 36)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -136,11 +137,55 @@ def test_an_old_revision_is_found_only_in_history(store: Store) -> None:
     assert (old["title"], old["provenance"]["confidence"]) == ("fact claim", 0.5)
 
 
-@pytest.mark.proves("machine-86")
-def test_of_a_forgotten_artifact_no_body_text_is_shown_even_in_history(store: Store) -> None:
-    artifact = store.artifact("Osprey plan", "the secret osprey nest location")
+def forget(store: Store, title: str, body: str) -> Json:
+    artifact = store.artifact(title, body)
     store.write("artifact.forget", {"artifact_id": artifact["artifact_id"], "reason": "done"})
-    assert store.hits("secret nest location") == []
-    (hit,) = store.hits("secret nest location", include_historical=True)
-    assert (hit["status"], hit["excerpt"]) == ("forgotten", "Osprey plan")
-    assert "#" not in hit["citation"]
+    return artifact
+
+
+def withdraw(store: Store, title: str, body: str) -> Json:
+    source = store.write("source.register", {"name": title, "kind": "wiki"})["source_id"]
+    item = {"source_id": source, "external_id": title}
+    delivered = {"external_revision": "v1", "kind": "page", "title": title, "content": {"type": "text", "data": body}}
+    artifact: Json = store.write("source.ingest", item | delivered)["artifact"]
+    store.write("source.withdraw", item | {"reason": "done"})
+    return artifact
+
+
+@pytest.mark.proves("machine-86")
+@pytest.mark.parametrize("hide", [forget, withdraw])
+def test_history_finds_the_forgotten_and_the_withdrawn_by_their_titles_only(
+    store: Store, hide: Callable[[Store, str, str], Json]
+) -> None:
+    artifact = hide(store, "Osprey plan", "the secret nest 38.101 lies north")
+    for query in ("secret nest", "secrat nest", "38.101", '"secret nest"'):
+        for pins in ([], [artifact["artifact_id"]]):
+            assert store.hits(query, {**HERE, "pins": pins}, include_historical=True) == [], query
+    for query in ("osprey", "ospray", "osprey secret nest 38.101"):
+        assert store.hits(query) == []
+        (hit,) = store.hits(query, include_historical=True)
+        assert (hit["status"], hit["excerpt"]) == ("forgotten", "Osprey plan")
+        assert hit["citation"] == f"memoree://artifact/{artifact['artifact_id']}@{artifact['revision_id']}"
+        assert hit["provenance"]["retrieval_match"] == "title"
+        assert "retrieval_span" not in hit["provenance"]
+        assert {*hit["ranking"]["matched_terms"], *hit["ranking"]["trigram_matched_terms"]} <= {"osprey", "ospray"}
+
+
+@pytest.mark.proves("machine-86")
+def test_the_words_of_a_forgotten_body_count_nowhere(store: Store) -> None:
+    """Not in the score, not in the order, and not across the chunks of a long body."""
+    filler = "gull tern auk skua " * 800
+    with_word, without = forget(store, "Osprey", filler + "secret"), forget(store, "Osprey", filler + "heron")
+    hits = {hit["entity_id"]: hit for hit in store.hits("osprey secret nest", include_historical=True)}
+    told, other = hits[with_word["artifact_id"]]["ranking"], hits[without["artifact_id"]]["ranking"]
+    assert told["lexical_position"] > other["lexical_position"], "the newer one first"
+    for name in ("lexical_score", "matched_unit_count", "lexical_coverage", "qualified", "exact_tier", "matched_terms"):
+        assert told[name] == other[name], name
+
+
+def test_the_forgotten_and_the_living_are_ranked_together(store: Store) -> None:
+    forget(store, "Osprey plan of the northern coast and its islands", "x")
+    store.artifact("Osprey", "x")
+    store.artifact("Plan", "an osprey, among many other things that this body says at some length")
+    titles = [hit["title"] for hit in store.hits("osprey", include_historical=True, recency={"enabled": False})]
+    assert titles == ["Osprey", "Osprey plan of the northern coast and its islands", "Plan"]

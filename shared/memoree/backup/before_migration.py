@@ -9,7 +9,7 @@ from typing import Any
 
 import apsw
 
-from memoree.backup.database import copy_database, flush, open_copy
+from memoree.backup.database import copy_database, flush, open_copy, remove_database
 from memoree.database.connection import open_reader, scalar
 from memoree.database.schema import SCHEMA_VERSION
 from memoree.errors import Code, MemoreeError
@@ -51,7 +51,7 @@ def _copy_path(database: Path, number: int) -> Path:
 
 def _make(database: Path, copy: Path, state: State) -> None:
     partial = copy.with_name(f"{copy.name}.partial")
-    partial.unlink(missing_ok=True)  # left by a killed process; its name says that it is no copy
+    remove_database(partial)  # left by a killed process; its name says that it is no copy
     try:
         copy_database(database, partial)
         if not _is_sound(partial, state):
@@ -61,7 +61,7 @@ def _make(database: Path, copy: Path, state: State) -> None:
             )
         partial.rename(copy)
     finally:
-        partial.unlink(missing_ok=True)
+        remove_database(partial)
     flush(copy.parent)
 
 

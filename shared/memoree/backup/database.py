@@ -12,15 +12,27 @@ import apsw
 from memoree.database.connection import open_reader
 
 FILE_MODE = 0o600
+SIDE_FILE_SUFFIXES = ("-journal", "-wal", "-shm")
+"""What SQLite keeps beside a database while it is open, and leaves there when it is killed."""
 
 
 def copy_database(source: Path, target: Path) -> None:
     """Write what the newest commit of `source` shows to the new file `target`, compacted and durable. Writers are not
-    held up, and memory is that of a page cache. Raises `apsw.Error`, and `OSError` where the file cannot be made."""
+    held up, and memory is that of a page cache. Raises `apsw.Error`, and `OSError` where the file cannot be made.
+
+    The copy is in WAL mode, without a log: whoever opens it first changes nothing, and may be killed doing it."""
     create_private(target).close()  # before SQLite does, for the mode
     with closing(open_reader(source, immutable=False)) as db:
         db.execute("VACUUM INTO ?", (str(target),))
+    with closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
     flush(target)
+
+
+def remove_database(path: Path) -> None:
+    """A file that `copy_database` made or was killed making, with what SQLite keeps beside it."""
+    for suffix in ("", *SIDE_FILE_SUFFIXES):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
 def create_private(path: Path) -> BinaryIO:

@@ -6,12 +6,13 @@ the staged database, so both are of one commit by construction.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import apsw
 import orjson
@@ -20,10 +21,10 @@ from blake3 import blake3
 from memoree import limits
 from memoree.backup.database import copy_database, create_private, flush, open_copy
 from memoree.backup.publish import rename_without_replacing
+from memoree.backup.staging import claim_staging, remove_abandoned
 from memoree.database import meta
 from memoree.errors import Code, MemoreeError, invalid, shown
-from memoree.ids import new_ulid
-from memoree.objects import ObjectMissing, OutOfRange
+from memoree.objects import ObjectMissing, ObjectStoreError, OutOfRange
 from memoree.objects.audit import BlobRef, DirectoryAudit
 from memoree.objects.blobs import blob_key, blob_prefix
 from memoree.objects.filesystem import FilesystemStore
@@ -31,8 +32,9 @@ from memoree.private_file import write_private
 from memoree.verification.store import referenced_blobs, verify
 
 MANIFEST_NAME = "manifest.jsonl"
-STAGING_PREFIX = ".memoree-backup-"
-"""What is left of a killed process bears this name. Nothing reads it; it may be removed when no backup is running."""
+
+_AT_ITS_END = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""The disk or the process, whatever destination is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,15 @@ def back_up(store: Path, layout: StoreLayout, destination: Path, *, commit_seq_m
     """Copy the store in the directory `store` to `destination`, which must not exist; at least up to a commit that the
     caller has seen.
 
-    Raises `INVALID_REQUEST` for a destination that exists or cannot be one, `CONFIG_ERROR` when it appeared meanwhile
-    or cannot be published, `INTEGRITY_ERROR` when the store or its copy is not whole, `INTERNAL_ERROR` when the disk
-    fails. Whatever is raised, nothing is left behind but parent directories.
+    Raises `INVALID_REQUEST` for a destination that exists, lies in the store or cannot be a directory, `CONFIG_ERROR`
+    when it appeared meanwhile or cannot be published, `INTEGRITY_ERROR` when the store or its copy is not whole,
+    `INTERNAL_ERROR` when the disk fails. Whatever is raised, nothing is left behind but parent directories; what a
+    killed process left beside the destination is removed.
     """
-    _check_destination(store / layout.objects, destination)
+    _check_destination(destination)
+    _check_outside(store, layout, destination)
     try:
-        destination.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        staging = destination.parent / f"{STAGING_PREFIX}{new_ulid()}"
-        staging.mkdir(mode=0o700)
+        staging, lock = _staging_beside(destination)
         try:
             commit_seq, copied = _stage(store, layout, staging)
             if commit_seq < commit_seq_min:
@@ -78,6 +80,8 @@ def back_up(store: Path, layout: StoreLayout, destination: Path, *, commit_seq_m
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
+        finally:
+            os.close(lock)
     except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
         raise MemoreeError(Code.INTERNAL_ERROR, f"the backup could not be written: {error}") from error
     except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError) as error:
@@ -86,18 +90,56 @@ def back_up(store: Path, layout: StoreLayout, destination: Path, *, commit_seq_m
     return Backup(destination / layout.database, blobs, commit_seq, copied)
 
 
-def _check_destination(objects: Path, destination: Path) -> None:
+def _check_destination(destination: Path) -> None:
     assert destination.is_absolute(), "a relative path means something else to every process"
     try:
         destination.lstat()
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:
-        invalid(f"destination: {shown(str(destination))} cannot be a directory: {error}")
+        _no_directory(destination, error)
     else:
         invalid(f"destination: {shown(str(destination))} exists already")
-    if destination.resolve().is_relative_to(objects.resolve()):
-        invalid(f"destination: {shown(str(destination))} lies among the blobs it would copy")
+    if destination.name == "..":
+        invalid(f"destination: {shown(str(destination))} is no name of a new directory")
+
+
+def _check_outside(store: Path, layout: StoreLayout, destination: Path) -> None:
+    """A file or directory of a name that SQLite looks for would keep everybody from opening the store.
+
+    Directories are compared by what they are: links and disks that ignore case give them many names.
+    """
+    resolved = destination.resolve()
+    database = (store / layout.database).resolve()
+    own = (store, store / layout.objects)
+    if any(_is_same(parent, directory) for parent in resolved.parents for directory in own) or (
+        _is_same(resolved.parent, database.parent) and resolved.name.casefold().startswith(database.name.casefold())
+    ):
+        invalid(f"destination: {shown(str(destination))} lies in the store that it would copy; choose one outside")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _staging_beside(destination: Path) -> tuple[Path, int]:
+    """As `claim_staging`; where it cannot be made, the destination is at fault, and with it the caller."""
+    parent = destination.parent
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_abandoned(parent)
+        return claim_staging(parent)
+    except OSError as error:
+        if error.errno in _AT_ITS_END:
+            raise
+        _no_directory(destination, error)
+
+
+def _no_directory(destination: Path, error: OSError | ValueError) -> NoReturn:
+    invalid(f"destination: {shown(str(destination))} cannot be a directory: {error}")
 
 
 def _stage(store: Path, layout: StoreLayout, staging: Path) -> tuple[int, int]:
@@ -140,6 +182,8 @@ def _copy_blob(source: FilesystemStore, root: Path, key: str, ref: BlobRef) -> N
             os.fsync(file.fileno())
     except (ObjectMissing, OutOfRange) as error:
         raise _unsound(f"blob {ref.digest.hex()} is missing or cut short") from error
+    except ObjectStoreError as error:
+        raise _unsound(f"blob {ref.digest.hex()} cannot be read: {error}") from error
     if found != ref.digest:
         raise _unsound(f"blob {ref.digest.hex()} is damaged: what is stored under its name hashes to {found.hex()}")
 

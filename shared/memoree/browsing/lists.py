@@ -42,7 +42,7 @@ _PAGE = """
         AND (:source IS NULL OR EXISTS (
             SELECT 1 FROM sources AS s JOIN source_items AS i ON i.source_row = s.row_id
             JOIN artifacts AS a ON a.row_id = i.artifact_row
-            WHERE s.source_id = :source AND {delivered}))
+            WHERE s.source_id = :source AND i.state = 'live' AND {delivered}))
     ORDER BY e.row_id DESC LIMIT :limit
 """
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from memoree.cli.names import parse_revision, parse_whole
 from memoree.cli.parsing import Group, current_invocation, key_option
 from memoree.cli.wrapper import actor, perform, perform_mutation
 from memoree.errors import Code, MemoreeError
@@ -64,7 +65,9 @@ def upload(path: str, kind: str, title: str | None, media_type: str | None, idem
     invocation = current_invocation()
     endpoint = invocation.open_endpoint()
     if not isinstance(endpoint, HttpEndpoint):
-        raise MemoreeError(Code.CONFIG_ERROR, "an upload needs a server: name one with --endpoint http://HOST:PORT")
+        raise MemoreeError(
+            Code.CONFIG_ERROR, "an upload needs a server: start one with `memoree serve`, and name it with --endpoint"
+        )
     invocation.resolve_context()  # who has none should know before gigabytes are sent
     found, opened = open_source(path)
     with opened as file:
@@ -87,24 +90,33 @@ def upload(path: str, kind: str, title: str | None, media_type: str | None, idem
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
 @click.option("--metadata-only", is_flag=True, help="Leave the content out.")
 def get(artifact_id: str, revision: str | None, output: Path | None, force: bool, metadata_only: bool) -> int:
-    """Show an artifact, or write its content to a file."""
+    """Show an artifact, or write its content to a file.
+
+    An http:// or https:// endpoint streams content of any size; otherwise 8 MiB is the limit.
+    """
     if force and output is None:
         raise click.UsageError("--force requires --output")
+    artifact_id, revision = parse_revision(artifact_id, "artifact", revision)
     given = {
         "artifact_id": artifact_id,
         "revision_id": revision,
-        "include_content": output is not None or not metadata_only,
+        "include_content": not metadata_only,
     }
     if output is None:
         return perform("artifact.get", given)
-    destination = output
+    from memoree.cli.files import materialize, materialized
+    from memoree.client.http import HttpEndpoint
 
-    def materialize(result: dict[str, Any]) -> dict[str, Any]:
-        from memoree.cli.files import materialize
+    destination, endpoint = output, current_invocation().open_endpoint()
+    if not isinstance(endpoint, HttpEndpoint):
+        whole = {**given, "include_content": True}
+        return perform("artifact.get", whole, finish=lambda result: materialize(result, destination, replace=force))
+    from memoree.client.download import download
 
-        return materialize(result, destination, replace=force)
+    def stream(result: dict[str, Any]) -> dict[str, Any]:
+        return materialized(result, lambda file: download(endpoint, result, file), destination, replace=force)
 
-    return perform("artifact.get", given, finish=materialize)
+    return perform("artifact.get", {**given, "include_content": False}, finish=stream)
 
 
 @artifact.command()
@@ -125,6 +137,7 @@ def revise(
     """Add a revision; earlier ones stay as they are."""
     from memoree.cli.files import read_source
 
+    artifact_id, _ = parse_revision(artifact_id, "artifact", if_revision)
     read = read_source(source)
     given = {
         "artifact_id": artifact_id,
@@ -144,6 +157,7 @@ def revise(
 @click.option("--before-revision-number", type=int, metavar="N", help="Continue below this revision number.")
 def history(artifact_id: str, limit: int, before_revision_number: int | None) -> int:
     """List the revisions of an artifact, newest first."""
+    artifact_id = parse_whole(artifact_id, "artifact")
     given = {"artifact_id": artifact_id, "limit": limit, "before_revision_number": before_revision_number}
     return perform("artifact.history", given)
 
@@ -157,4 +171,5 @@ def forget(artifact_id: str, reason: str, idempotency_key: str | None) -> int:
 
     A search with --include-historical still lists it, without its text; `artifact get` still returns its bytes.
     """
-    return perform_mutation("artifact.forget", {"artifact_id": artifact_id, "reason": reason}, key=idempotency_key)
+    given = {"artifact_id": parse_whole(artifact_id, "artifact"), "reason": reason}
+    return perform_mutation("artifact.forget", given, key=idempotency_key)

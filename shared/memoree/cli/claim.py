@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from memoree.cli.names import EVIDENCE_FORMS, parse_evidence, parse_revision, parse_whole
 from memoree.cli.parsing import Command, Group, key_option
-from memoree.cli.wrapper import actor, parse_evidence, perform, perform_mutation, words
+from memoree.cli.wrapper import actor, perform, perform_mutation, words
 
 CLAIM_TYPES = ("fact", "decision", "constraint", "preference", "procedure", "observation")
-EVIDENCE_HELP = "ARTIFACT@REVISION or ARTIFACT@REVISION#START-END, in bytes, or a citation of it; may be repeated."
+EVIDENCE_HELP = f"{EVIDENCE_FORMS}, in bytes, or a citation of it; may be repeated."
 
 
 @click.group(cls=Group)
@@ -53,7 +54,11 @@ def assert_(
 @click.argument("claim_id", metavar="ID")
 @click.option("--revision", metavar="REVISION", help="An older revision.  [default: the current one]")
 def get(claim_id: str, revision: str | None) -> int:
-    """Show a claim."""
+    """Show a claim: its statement, its state, what it cites.
+
+    A claim in conflict is live; `memoree conflict list` shows with which.
+    """
+    claim_id, revision = parse_revision(claim_id, "claim", revision)
     return perform("claim.get", {"claim_id": claim_id, "revision_id": revision})
 
 
@@ -63,6 +68,7 @@ def get(claim_id: str, revision: str | None) -> int:
 @click.option("--before-revision-number", type=int, metavar="N", help="Continue below this revision number.")
 def history(claim_id: str, limit: int, before_revision_number: int | None) -> int:
     """List the revisions of a claim, newest first."""
+    claim_id = parse_whole(claim_id, "claim")
     given = {"claim_id": claim_id, "limit": limit, "before_revision_number": before_revision_number}
     return perform("claim.history", given)
 
@@ -82,7 +88,11 @@ def revise(
     evidence: tuple[str, ...],
     idempotency_key: str | None,
 ) -> int:
-    """Replace the statement of a claim, with its confidence and its evidence."""
+    """Replace the statement of a claim, with its confidence and its evidence.
+
+    A claim in conflict stays so: its new revision gets a case of its own.
+    """
+    claim_id, _ = parse_revision(claim_id, "claim", if_revision)
     given = {
         "claim_id": claim_id,
         "if_revision": if_revision,
@@ -100,4 +110,5 @@ def revise(
 @key_option
 def retract(claim_id: str, reason: str, idempotency_key: str | None) -> int:
     """Withdraw a claim; it stays readable, with the reason."""
-    return perform_mutation("claim.retract", {"claim_id": claim_id, "reason": reason}, key=idempotency_key)
+    given = {"claim_id": parse_whole(claim_id, "claim"), "reason": reason}
+    return perform_mutation("claim.retract", given, key=idempotency_key)

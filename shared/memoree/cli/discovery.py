@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 from memoree.cli.parsing import Command, current_invocation
@@ -25,9 +28,29 @@ def call_command() -> int:
 
 @click.command(cls=Command)
 @click.option("--format", "format_", metavar=INSTRUCTION_FORMATS, default="markdown", show_default=True)
-def instructions(format_: str) -> int:
-    """Text that teaches an agent how to use the protocol."""
-    return perform("instructions", {"format": format_})
+@click.option("--output", type=click.Path(path_type=Path), metavar="PATH", help="Write the text to this file.")
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+def instructions(format_: str, output: Path | None, force: bool) -> int:
+    """Text that teaches an agent how to use the protocol.
+
+    --output AGENTS.md writes the text alone; a redirected standard output holds the envelope.
+    """
+    if output is None:
+        if force:
+            raise click.UsageError("--force requires --output")
+        return perform("instructions", {"format": format_})
+    destination = output
+
+    def write(result: dict[str, Any]) -> dict[str, Any]:
+        import orjson
+
+        from memoree.cli.files import written
+
+        content = result["content"]
+        data = content.encode() if isinstance(content, str) else orjson.dumps(content, option=orjson.OPT_INDENT_2)
+        return written(result, data, destination, replace=force)
+
+    return perform("instructions", {"format": format_}, finish=write)
 
 
 @click.command(cls=Command)
@@ -44,7 +67,10 @@ def capabilities() -> int:
 
 @click.command(cls=Command)
 def doctor() -> int:
-    """State of the store: versions, storage and retrieval modes, the last commit."""
+    """State of the store: versions, storage and retrieval modes, the last commit.
+
+    `running` says whether a server answered; `daemon_pid` is the process that did.
+    """
     return perform("doctor", {})
 
 
@@ -52,6 +78,6 @@ def doctor() -> int:
 def verify() -> int:
     """Check the store against itself: rows, indexes, blobs, events, conflict cases.
 
-    The exit status is 0 whatever is found; read `ok` in the result.
+    The exit status is 0 whatever is found; read `ok` in the result. Where no store is, that is a CONFIG_ERROR.
     """
     return perform("verify", {})

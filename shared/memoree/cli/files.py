@@ -6,6 +6,7 @@ import base64
 import mimetypes
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -98,13 +99,25 @@ def materialize(result: dict[str, Any], destination: Path, *, replace: bool) -> 
         raise MemoreeError(Code.INTEGRITY_ERROR, "the answer carries no content")
     text = content["type"] == "text"
     data = content["data"].encode() if text else base64.b64decode(content["data"], validate=True)
+    return written(result, data, destination, replace=replace)
+
+
+def written(result: dict[str, Any], data: bytes, destination: Path, *, replace: bool) -> dict[str, Any]:
+    """Write bytes that stand for the content of a result, as `materialize` does."""
+    return materialized(result, lambda file: file.write(data), destination, replace=replace)
+
+
+def materialized(
+    result: dict[str, Any], write: Callable[[BinaryIO], object], destination: Path, *, replace: bool
+) -> dict[str, Any]:
+    """As `written`, for content that is written piece by piece."""
     path = Path(os.path.abspath(destination))  # noqa: PTH100 - a link is replaced, not followed
-    _publish(path, data, replace=replace)
+    _publish(path, write, replace=replace)
     shown_result = {name: value for name, value in result.items() if name != "content"}
     return {**shown_result, "materialized_path": label_of(path)}
 
 
-def _publish(path: Path, data: bytes, *, replace: bool) -> None:
+def _publish(path: Path, write: Callable[[BinaryIO], object], *, replace: bool) -> None:
     """Through a temporary file in the same directory; without `replace` by a hard link, which never overwrites."""
     if not replace and os.path.lexists(path):
         raise _exists(path)
@@ -112,7 +125,7 @@ def _publish(path: Path, data: bytes, *, replace: bool) -> None:
     temporary = path.with_name(f".memoree-{new_ulid()}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         if replace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ PLAIN_FLAGS = {"--pretty": "pretty", "--json": "json", "--no-autostart": "no_aut
 
 def main() -> int:
     """Run the command line of this process; returns the exit status."""
+    _unwind_when_terminated()
     arguments = sys.argv[1:]
     if (invocation := plain_call(arguments)) is not None:
         from memoree.cli.call import call
@@ -29,6 +31,18 @@ def main() -> int:
     from memoree.cli.commands import run
 
     return _uninterrupted(lambda current: run(arguments, current), Invocation())
+
+
+def _unwind_when_terminated() -> None:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does: what it staged is removed on the way out."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` keeps its word
+            signal.signal(number, _terminate)
+
+
+def _terminate(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough, and a second one would stop the tidying
+    raise SystemExit(128 + number)
 
 
 def _leave(status: int) -> NoReturn:

@@ -12,6 +12,11 @@ from memoree.cli.invocation import Invocation
 from memoree.errors import EXIT_STATUS, Code, MemoreeError
 
 FAILURE_STATUS = 1
+SHELL_HINTS = {
+    ("UNAUTHENTICATED", None): "--token-file FILE or MEMOREE_TOKEN gives the token",
+    ("CONTENT_TOO_LARGE", "artifact.get"): "--metadata-only leaves the content out; an http:// endpoint streams it to --output PATH",
+}
+"""What a person at a terminal does about a code of an operation, or of any."""
 
 
 def print_body(body: bytes, *, pretty: bool) -> None:
@@ -29,11 +34,11 @@ def print_failure(request_id: str, error: MemoreeError, invocation: Invocation) 
     return status_of(error.code)
 
 
-def report_failure(request_id: str, error: MemoreeError, invocation: Invocation) -> int:
+def report_failure(request_id: str, error: MemoreeError, invocation: Invocation, op: str | None = None) -> int:
     """Print a failure in the form the invocation asks for; returns its exit status."""
     if not invocation.for_people:
         return print_failure(request_id, error, invocation)
-    explain_failure(error.to_wire())
+    explain_failure(error.to_wire(), op)
     return status_of(error.code)
 
 
@@ -48,16 +53,23 @@ def print_success(
     return 0
 
 
-def explain_failure(error: Mapping[str, Any]) -> None:
+def explain_failure(error: Mapping[str, Any], op: str | None) -> None:
     """The `error` object for a person, on standard error."""
     from memoree.cli.terminal import visible
 
     lines = [f"memoree: {error['code']}: {error['message']}"]
-    if hint := error.get("hint"):
+    if hint := _hint(error, op):
         lines.append(f"hint: {hint}")
     if error.get("retryable"):
         lines.append("the same command may be run again")
     sys.stderr.write("".join(visible(line) + "\n" for line in lines))
+
+
+def _hint(error: Mapping[str, Any], op: str | None) -> str | None:
+    """The server's own words, also those of a refused citation; else what the shell knows."""
+    code, details = error["code"], error.get("details") or {}
+    own: str | None = error.get("hint") or details.get("next_action")
+    return own or SHELL_HINTS.get((code, op)) or SHELL_HINTS.get((code, None))
 
 
 def status_of(code: str | None) -> int:

@@ -1,16 +1,20 @@
-"""`memoree projection`: derived text that helps to find an artifact, and is never evidence."""
+"""`memoree projection`: derived text about an artifact, which is never evidence."""
 
 from __future__ import annotations
 
 import click
 
+from memoree.cli.names import parse_revision, parse_span
 from memoree.cli.parsing import Group, key_option
-from memoree.cli.wrapper import actor, parse_object, parse_span, perform, perform_mutation, words
+from memoree.cli.wrapper import actor, parse_object, perform, perform_mutation, words
 
 
 @click.group(cls=Group)
 def projection() -> None:
-    """Attach derived text to exact bytes of an artifact."""
+    """Attach derived text to exact bytes of an artifact.
+
+    It is kept, bound and listed; `memoree search` does not look at it yet.
+    """
 
 
 @projection.command()
@@ -42,8 +46,9 @@ def put(
 ) -> int:
     """Attach TEXT to spans of an artifact's current revision.
 
-    A search that matches it shows the artifact's own bytes, never the text.
+    The text is never evidence, and no answer shows it as the artifact's own words. Searches do not use it yet.
     """
+    artifact_id, _ = parse_revision(artifact_id, "artifact", revision)
     given = {
         "artifact_id": artifact_id,
         "revision_id": revision,
@@ -66,6 +71,7 @@ def put(
 @click.option("--limit", type=int, default=100, show_default=True, help="Projections, 1 to 100.")
 def list_projections(artifact_id: str, revision: str | None, limit: int) -> int:
     """List the projections of an artifact, the last changed first, dropped ones too."""
+    artifact_id, revision = parse_revision(artifact_id, "artifact", revision)
     return perform("projection.list", {"artifact_id": artifact_id, "revision_id": revision, "limit": limit})
 
 
@@ -74,6 +80,6 @@ def list_projections(artifact_id: str, revision: str | None, limit: int) -> int:
 @click.option("--reason", required=True)
 @key_option
 def drop(projection_id: str, reason: str, idempotency_key: str | None) -> int:
-    """Take a projection out of search; putting it again brings it back."""
+    """Mark a projection as dropped, with the reason; putting it again brings it back."""
     given = {"projection_id": projection_id, "reason": reason, "actor": actor()}
     return perform_mutation("projection.drop", given, key=idempotency_key)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from memoree.cli.names import parse_entity
 from memoree.cli.parsing import Command, Group, horizon_options, key_option
-from memoree.cli.wrapper import parse_entity, parse_object, perform, perform_mutation
+from memoree.cli.wrapper import parse_object, perform, perform_mutation
 
 RELATIONS = ("derived-from", "supports", "contradicts", "supersedes", "references", "duplicates")
 DIRECTIONS = ("both", "incoming", "outgoing")
@@ -107,7 +108,8 @@ def list_conflicts(
 ) -> int:
     """List the contradictions that wait for a decision, newest first.
 
-    Revising, retracting or superseding one of the claims decides them; this command only reads.
+    Retracting or superseding one of the two claims settles a case. Revising one makes its case stale and opens another
+    over the new revision: whether the two still contradict each other is for you to say. This command only reads.
     """
     given = {
         "include_stale": include_stale,

@@ -43,7 +43,8 @@ _stack_dir_option = _data_dir_option(
 def serve(data_dir: Path | None, host: str, port: int, socket: str | None, tokens: Path | None) -> int:
     """Serve the store in the data directory over HTTP, or over a Unix socket.
 
-    The socket is private to this user. Runs until it is interrupted.
+    The socket is private to this user. Runs until it is interrupted. Logs go to standard error, and once it is ready, a
+    line LISTENING_ON HOST:PORT or PATH.
     """
     from memoree.cli.serving import serve_http, serve_socket
     from memoree.paths import discover
@@ -78,8 +79,11 @@ def up(
     burst: int | None,
     settings: Path | None,
 ) -> int:
-    """Start the stack: an S3 store, the writer and the api processes."""
-    from memoree.cli.serving import read_settings
+    """Start the stack: an S3 store, the writer and the api processes.
+
+    Every start takes a free port, unless --port names one: an endpoint that was noted is then no longer right.
+    """
+    from memoree.cli.serving import known_settings, read_settings
     from memoree.stack.control import up as start
     from memoree.stack.options import UpOptions
 
@@ -92,7 +96,7 @@ def up(
         tokens_file=tokens,
         rate_per_second=rate,
         rate_burst=burst,
-        overrides=read_settings(settings) if settings is not None else {},
+        overrides=known_settings(read_settings(settings)) if settings is not None else {},
     )
     return start(options, _in_foreground())
 
@@ -133,12 +137,11 @@ def writer(data_dir: Path | None) -> int:
 
     The deployment is the running stack in DIR, or described by MEMOREE_ variables.
     """
-    from memoree.cli.serving import read_settings
+    from memoree.cli.serving import read_deployment
     from memoree.cli.working import work_as_writer
-    from memoree.stack.supervisor import DEPLOYMENT_NAME
 
     if data_dir is not None:
-        os.environ.update(read_settings(data_dir / DEPLOYMENT_NAME))
+        os.environ.update(read_deployment(data_dir))
     return work_as_writer()
 
 

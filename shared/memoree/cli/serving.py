@@ -22,6 +22,19 @@ from memoree.limits import HTTP_REQUESTS_IN_FLIGHT_MAX, UNIX_CONNECTIONS_MAX
 from memoree.paths import prepare_data_dir
 
 SETTINGS_PREFIX = "MEMOREE_"
+PROCESS_SETTINGS = frozenset(
+    {
+        "MEMOREE_ACCESS_LOG",
+        "MEMOREE_API_PROCESSES",
+        "MEMOREE_CORS_ORIGINS",
+        "MEMOREE_LOG_LEVEL",
+        "MEMOREE_METRICS_ON_MAIN_PORT",
+        "MEMOREE_RATE_BURST",
+        "MEMOREE_RATE_PER_SECOND",
+        "MEMOREE_TOKENS_FILE",
+    }
+)
+"""What the processes of a stack read beside `StackSettings`."""
 
 
 def serve_http(data_dir: Path, *, host: str, port: int, tokens_file: Path | None) -> int:
@@ -76,7 +89,8 @@ def read_settings(path: Path) -> Mapping[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise MemoreeError(Code.CONFIG_ERROR, f"the settings file {path} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise MemoreeError(Code.CONFIG_ERROR, f"the settings file {path} cannot be read: {reason}") from error
     settings = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -87,4 +101,29 @@ def read_settings(path: Path) -> Mapping[str, str]:
                 Code.CONFIG_ERROR, f"{path}, line {number}: {shown(line)} is not {SETTINGS_PREFIX}NAME=VALUE"
             )
         settings[name.strip()] = value.strip()
+    return settings
+
+
+def read_deployment(data_dir: Path) -> Mapping[str, str]:
+    """The settings of the stack that runs on a directory. Raises `CONFIG_ERROR` where none does."""
+    from memoree.stack.supervisor import DEPLOYMENT_NAME  # with it comes everything that a stack is
+
+    path = data_dir / DEPLOYMENT_NAME
+    if not path.exists():
+        raise MemoreeError(
+            Code.CONFIG_ERROR,
+            f"{data_dir} is no stack's directory: it has no {DEPLOYMENT_NAME}, which `memoree up --data DIR` writes",
+        )
+    return read_settings(path)
+
+
+def known_settings(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings, all of them ones that some part of a deployment reads. Raises `CONFIG_ERROR`: a mistyped name
+    would be a default that nobody chose."""
+    from memoree.settings import StackSettings
+
+    known = {f"{SETTINGS_PREFIX}{name.upper()}" for name in StackSettings.model_fields} | PROCESS_SETTINGS
+    for name in settings:
+        if name not in known:
+            raise MemoreeError(Code.CONFIG_ERROR, f"no part of a stack reads the setting {shown(name)}")
     return settings

@@ -22,7 +22,10 @@ def source() -> None:
 @click.option("--metadata", metavar="JSON", help="An object to keep with the source.")
 @key_option
 def register(name: str, kind: str, locator: str | None, metadata: str | None, idempotency_key: str | None) -> int:
-    """Register an external system; credentials are never stored."""
+    """Register an external system; credentials are never stored.
+
+    NAME is taken once per workspace, project and task. Registering it again is refused, and says which id has it.
+    """
     given = {
         "name": name,
         "kind": kind,
@@ -67,7 +70,8 @@ def ingest(
 ) -> int:
     """Deliver one item in one revision: a file, or standard input for -.
 
-    The same revision with the same content changes nothing, with other content it is a conflict.
+    The same revision delivered again changes nothing; with another content, title, kind, media type or provenance it is
+    a conflict.
     """
     from memoree.cli.files import read_source
 

@@ -5,6 +5,7 @@ The envelope has everything (`--json`); here stands what a person decides by.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -75,6 +76,10 @@ def _claim(record: Record) -> Parts:
         *_revision(record),
         _committed(record),
     )
+    if record["status"] == "conflicted":
+        yield note(
+            f"in conflict: `memoree relation list claim:{record['claim_id']} --relation contradicts` shows with what"
+        )
     if "retraction_reason" in record:
         yield indented(f"retracted: {record['retraction_reason']}")
     yield from (one_piece(_cited(locator)) for locator in record["evidence"])
@@ -112,8 +117,13 @@ def hits(result: Record) -> RenderableType:
 
 
 def _hit(hit: Record) -> Parts:
-    yield heading(hit["title"], hit["status"])
-    yield indented(hit["excerpt"])
+    """A claim is headed by what it says: its title only repeats its type."""
+    excerpt = hit["excerpt"].rstrip()
+    if hit["entity_type"] == "claim":
+        yield heading(excerpt, f"{hit['title']}, {hit['status']}")
+    else:
+        yield heading(hit["title"], hit["status"])
+        yield indented(excerpt)
     yield one_piece(hit["citation"])
 
 
@@ -184,11 +194,20 @@ def _source(record: Record, committed: str | None) -> Parts:
         yield indented(record["health_message"])
 
 
-def item(result: Record) -> RenderableType:
+def delivery(result: Record) -> RenderableType:
+    """`created` says whether an artifact was made, not whether anything was stored; its revision number tells that."""
+    return _item(result, f"commit {result['commit_seq']}")
+
+
+def withdrawal(result: Record) -> RenderableType:
+    return _item(result, _committed(result))
+
+
+def _item(result: Record, committed: str | None) -> RenderableType:
     """What became of an item, with its artifact and its source."""
     delivered = result["item"]
     state = heading(f"{delivered['external_id']} at {delivered['external_revision']}", delivered["state"])
-    return Group(state, facts(_committed(result)), *_artifact(result["artifact"]), *_source(result["source"], None))
+    return Group(state, facts(committed), *_artifact(result["artifact"]), *_source(result["source"], None))
 
 
 def projection(record: Record) -> RenderableType:
@@ -252,20 +271,31 @@ def verification(result: Record) -> RenderableType:
     )
 
 
+def backup(result: Record) -> RenderableType:
+    place = shlex.quote(result["destination"])
+    return Group(
+        fields(result),
+        note("it is a store of its own; to check it, run"),
+        one_piece(f"MEMOREE_DATA_DIR={place} memoree verify"),
+    )
+
+
 def capabilities(result: Record) -> RenderableType:
     names = [entry["operation"] for entry in result["operations"]]
     return fields({**result, "operations": names})
 
 
 def text_content(result: Record) -> RenderableType:
-    return _content(result["content"])
+    written = result.get("materialized_path")
+    return _content(result["content"]) if written is None else note(f"written to {written}")
 
 
 def _content(content: Any) -> RenderableType:
+    """As it is: the terminal wraps lines, and they are copied as they were stored."""
     if isinstance(content, str):
-        return terminal.plain(content)
+        return one_piece(content, indent=0)
     if content.get("type") == "text":
-        return terminal.plain(content["data"])
+        return one_piece(content["data"], indent=0)
     if content.get("type") == "base64":
         return note("the content is not text; --output PATH writes it to a file")
     return document(content)
@@ -277,6 +307,7 @@ RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
     "artifact.revise": artifact,
     "artifact.history": history,
     "artifact.forget": artifact,
+    "backup.create": backup,
     "citation.get": cited,
     "claim.assert": claim,
     "claim.get": claim,
@@ -288,9 +319,9 @@ RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
     "conflict.list": conflicts,
     "source.register": source,
     "source.get": source,
-    "source.ingest": item,
+    "source.ingest": delivery,
     "source.checkpoint": source,
-    "source.withdraw": item,
+    "source.withdraw": withdrawal,
     "projection.put": projection,
     "projection.list": projections,
     "projection.drop": projection,

@@ -12,14 +12,13 @@ import orjson
 from pydantic import ValidationError
 
 from memoree.assembly import replica_target, s3_settings
-from memoree.cli.serving import read_settings
+from memoree.cli.serving import read_deployment
 from memoree.errors import Code, MemoreeError
 from memoree.objects.s3 import S3Store
 from memoree.replication.head import Head
 from memoree.replication.rebuild import rebuild_head
 from memoree.settings import StackSettings
 from memoree.stack.processes import configure_logging, run_writer
-from memoree.stack.supervisor import DEPLOYMENT_NAME
 
 
 def work_as_writer() -> int:
@@ -32,7 +31,7 @@ def work_as_writer() -> int:
 def rebuild_head_of(tenant: str, data_dir: Path | None) -> int:
     """Prints the new head. `data_dir` is a running stack's; without it the environment describes the deployment."""
     if data_dir is not None:
-        os.environ.update(read_settings(data_dir / DEPLOYMENT_NAME))
+        os.environ.update(read_deployment(data_dir))
     head = asyncio.run(_rebuild(_settings(), tenant))
     sys.stdout.buffer.write(orjson.dumps(asdict(head), option=orjson.OPT_APPEND_NEWLINE))
     return 0

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memoree import citation
 from memoree.cli.output import explain_failure, print_body, report_failure, status_of
 from memoree.cli.parsing import current_invocation
 from memoree.errors import Code, MemoreeError, invalid, shown
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from memoree.client.request import Answer, Endpoint, Outgoing
 
 ACTOR_VARIABLE = "MEMOREE_ACTOR"
-ENTITY_TYPES = ("artifact", "claim")
 
 PATIENCE_SECONDS = 900.0
 """For content that somebody has to read in full before it is stored."""
@@ -69,7 +67,7 @@ def _perform(
             envelope = {**envelope, "result": finish(envelope["result"])}
             body = orjson.dumps(envelope)
     except MemoreeError as error:
-        return report_failure(request_id, error, invocation)
+        return report_failure(request_id, error, invocation, op)
     if not invocation.for_people:
         print_body(body, pretty=invocation.pretty)
     elif envelope["ok"]:
@@ -77,7 +75,7 @@ def _perform(
 
         show(op, envelope["result"])
     else:
-        explain_failure(envelope["error"])
+        explain_failure(envelope["error"], op)
     return status_of(answer.code)
 
 
@@ -96,35 +94,6 @@ def words(parts: tuple[str, ...]) -> str:
     return " ".join(parts)
 
 
-def parse_evidence(text: str) -> dict[str, Any]:
-    """`ARTIFACT@REVISION` or `ARTIFACT@REVISION#START-END` as an evidence locator, also with the prefix that citations
-    have; offsets are bytes, the end exclusive. Raises `INVALID_REQUEST`."""
-    try:
-        found = citation.parse_locator(text.removeprefix(citation.ARTIFACT_PREFIX))
-    except ValueError as error:
-        invalid(f"evidence {shown(text)}: {error}; write ARTIFACT@REVISION or ARTIFACT@REVISION#START-END")
-    if not found.artifact_id.strip() or not found.revision_id.strip():
-        invalid(f"evidence {shown(text)}: artifact and revision must both be named, as in ARTIFACT@REVISION")
-    locator = {"artifact_id": found.artifact_id, "revision_id": found.revision_id}
-    return locator if found.span is None else {**locator, **_offsets(found.span, f"evidence {shown(text)}")}
-
-
-def parse_span(text: str) -> dict[str, Any]:
-    """`START-END` as a span of bytes, the end exclusive. Raises `INVALID_REQUEST`."""
-    try:
-        return _offsets(citation.parse_span(text), f"span {shown(text)}")
-    except ValueError as error:
-        invalid(f"span {shown(text)}: {error}")
-
-
-def parse_entity(text: str) -> tuple[str, str]:
-    """`artifact:ID` or `claim:ID` as type and id. Raises `INVALID_REQUEST`."""
-    entity_type, _, entity_id = text.partition(":")
-    if entity_type not in ENTITY_TYPES or not entity_id.strip():
-        invalid(f"{shown(text)} names no entity: write artifact:ID or claim:ID")
-    return entity_type, entity_id
-
-
 def parse_object(option: str, text: str | None) -> dict[str, Any] | None:
     """The JSON object that was given as `option`, or `None` for no option. Raises `INVALID_REQUEST`."""
     import orjson
@@ -138,9 +107,3 @@ def parse_object(option: str, text: str | None) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         invalid(f"{option}: {shown(text)} is not a JSON object")
     return found
-
-
-def _offsets(span: citation.Span, where: str) -> dict[str, Any]:
-    if span.start >= span.end:
-        invalid(f"{where}: START must be below END")
-    return {"start_byte": span.start, "end_byte": span.end}

@@ -38,6 +38,11 @@ class FramedEndpoint:
                 if size > limits.FRAME_BYTES_MAX:
                     raise MemoreeError(Code.TRANSPORT_ERROR, f"the server announced a frame of {size} bytes")
                 return _receive(sock, size, deadline)
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                raise MemoreeError(
+                    Code.TRANSPORT_ERROR,
+                    f"no server listens at {self._path}; `memoree serve --socket {self._path}` is one",
+                ) from error
             except OSError as error:
                 raise MemoreeError(
                     Code.TRANSPORT_ERROR, f"the server at {self._path} did not answer: {error}"

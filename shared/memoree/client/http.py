@@ -30,10 +30,15 @@ def exchanging(host: str, port: int | None, *, tls: bool) -> Iterator[http.clien
     try:
         yield connection
     except (OSError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        raise MemoreeError(Code.TRANSPORT_ERROR, f"the server at {host} did not answer: {reason}") from error
+        raise MemoreeError(Code.TRANSPORT_ERROR, _told(f"{connection.host}:{connection.port}", error)) from error
     finally:
         connection.close()
+
+
+def _told(address: str, error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return f"nothing listens at {address}; `memoree status` says whether a stack runs, and where"
+    return f"the server at {address} did not answer: {str(error) or type(error).__name__}"
 
 
 class HttpEndpoint:

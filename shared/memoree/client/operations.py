@@ -59,12 +59,19 @@ READS_WITH_CONTEXT = frozenset(
     }
 )
 
+OF_A_STORE = frozenset({"backup.create", "verify"})
+"""Where no store is, there is nothing to say about it: an empty one would pass for the one that was meant."""
+
 NAMES = WITHOUT_CONTEXT | SIDE_EFFECTING | READS_WITH_CONTEXT
 """The whole catalogue of the contract (machine protocol §0.3)."""
 
 
 def needs_context(op: str) -> bool:
     return op not in WITHOUT_CONTEXT
+
+
+def needs_store(op: str) -> bool:
+    return op in OF_A_STORE
 
 
 def changes_store(op: str) -> bool:

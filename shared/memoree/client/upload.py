@@ -74,7 +74,7 @@ def _send(endpoint: HttpEndpoint, ticket: dict[str, Any], file: BinaryIO, size: 
         connection.sock.settimeout(SILENCE_SECONDS_MAX)
         connection.request("PUT", target, body=_pieces(file, size), headers=headers)
         response = connection.getresponse()
-        _check(response.status, response.read(limits.METADATA_BYTES_MAX))
+        check_status(response.status, response.read(limits.METADATA_BYTES_MAX))
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
         yield piece
 
 
-def _check(status: int, body: bytes) -> None:
+def check_status(status: int, body: bytes) -> None:
     """A store answers 200 and this service 204; a refusal of the service says what was wrong."""
     if 200 <= status < 300:
         return
@@ -96,7 +96,7 @@ def _check(status: int, body: bytes) -> None:
     if answer is not None and "error" in answer:
         raise _refusal(answer, body)
     told = shown(body[:ANSWER_SHOWN_BYTES].decode(errors="replace"))
-    raise MemoreeError(Code.TRANSPORT_ERROR, f"the content was not taken: HTTP status {status}: {told}")
+    raise MemoreeError(Code.TRANSPORT_ERROR, f"the content did not get through: HTTP status {status}: {told}")
 
 
 def _refusal(answer: dict[str, Any], body: bytes) -> MemoreeError:

@@ -46,6 +46,18 @@ def open_reader(path: Path, *, immutable: bool) -> apsw.Connection:
     return db
 
 
+def roll_back(path: Path) -> None:
+    """Take back the transaction that a killed process left in a rollback journal, which no read-only connection can.
+    What was committed stays as it is, byte by byte."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        db.execute("SELECT 1 FROM sqlite_master").fetchall()
+    finally:
+        db.close()
+
+
 def one(db: apsw.Connection, sql: str, bindings: Sequence[Any] | dict[str, Any] = ()) -> tuple[Any, ...] | None:
     """The first row of a query, or `None`."""
     return next(iter(db.execute(sql, bindings)), None)

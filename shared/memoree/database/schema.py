@@ -9,7 +9,7 @@ import apsw
 from memoree.clock import stored, utc_now
 from memoree.database import integrity
 from memoree.database.connection import scalar
-from memoree.errors import Code, MemoreeError
+from memoree.errors import Code, MemoreeError, shown
 
 SCHEMA_VERSION = 2
 EMPTY_INTEGRITY = bytes(32)
@@ -17,10 +17,27 @@ MIGRATION_RETRY_SECONDS = 5.0
 
 
 def stored_version(db: apsw.Connection) -> int:
-    """The schema version of an open database; 0 when it is empty."""
-    if scalar(db, "SELECT 1 FROM sqlite_master WHERE name = 'meta'") is None:
+    """The schema version of an open database; 0 when it is empty. Raises `INTEGRITY_ERROR` when it is not, but lacks
+    the one row that every store has from birth."""
+    if scalar(db, "SELECT 1 FROM sqlite_master") is None:
         return 0
-    return int(scalar(db, "SELECT schema_version FROM meta"))
+    try:
+        versions = [version for (version,) in db.execute("SELECT schema_version FROM meta")]
+    except apsw.SQLError as error:
+        raise _not_a_store(str(error)) from error
+    if len(versions) != 1:
+        raise _not_a_store(f"its table meta has {len(versions)} rows where a store has one")
+    [version] = versions
+    if not isinstance(version, int) or version < 1:
+        raise _not_a_store(f"its schema version is {shown(version)}")
+    return version
+
+
+def _not_a_store(why: str) -> MemoreeError:
+    return MemoreeError(
+        Code.INTEGRITY_ERROR,
+        f"the database is damaged or none of Memoree's: {why}; keep a copy of it, then put back a sound one",
+    )
 
 
 def check_version(version: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -54,8 +55,8 @@ access_log = logging.getLogger("memoree.http.access")
 def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
     """The application of one process over a service, or over what opens one for the app's lifetime.
 
-    `app.state.settings` and `.metrics` are there for `run` and `metrics_app`. Raises `CONFIG_ERROR` for settings
-    that cannot be meant.
+    `app.state.settings` and `.metrics` are there for `run` and `metrics_app`; whoever serves the app sets
+    `app.state.draining` when it is about to stop. Raises `CONFIG_ERROR` for settings that cannot be meant.
     """
     metrics = Metrics()
     services = ServiceHolder(source)
@@ -65,9 +66,10 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
     exposition = MetricsEndpoint(metrics, readiness.report)
     described = Descriptions(settings)
     calls = Calls(services, gate, metrics)
+    draining = asyncio.Event()
     routes = [
         _route(CALL_PATH, POST=CallEndpoint(calls, gate, BodyReader())),
-        _route(BULK_PATH, POST=BulkEndpoint(calls, gate, metrics)),
+        _route(BULK_PATH, POST=BulkEndpoint(calls, gate, metrics, draining)),
         _route(f"{OPERATIONS_PATH}/{{attempt_id}}", GET=OperationEndpoint(services, gate)),
         _route(UPLOADS_PATH, POST=DeclareEndpoint(services, gate)),
         _route(f"{UPLOADS_PATH}/{{upload_id}}/content", PUT=ReceiveEndpoint(services, gate)),
@@ -91,6 +93,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
 
     app = _starlette(routes, _middlewares(settings, metrics), lifespan)
     app.state.settings, app.state.metrics, app.state.exposition = settings, metrics, exposition
+    app.state.draining = draining
     return app
 
 

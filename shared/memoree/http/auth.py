@@ -197,7 +197,7 @@ def _bearer_digest(scope: Scope) -> bytes:
     """SHA-256 of the one bearer token in `Authorization`."""
     values = header_values(scope, b"authorization")
     if not values:
-        raise _unauthenticated("send `Authorization: Bearer <token>`")
+        raise _unauthenticated("there is no bearer token: `Authorization: Bearer <token>` is missing")
     scheme, _, token = values[0].partition(b" ")
     if len(values) > 1 or scheme.lower() != b"bearer" or not 0 < len(token) <= TOKEN_BYTES_MAX:
         raise _unauthenticated("the Authorization header is malformed; send `Bearer <token>`")

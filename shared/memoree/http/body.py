@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -32,6 +33,8 @@ _CONTENT_LENGTH = re.compile(rb"\d{1,18}")
 _MARKS = (b",", b"[", b"{")
 JSON_TYPES = (b"application/json",)
 NDJSON_TYPES = (b"application/x-ndjson", b"application/ndjson")
+
+Result = TypeVar("Result")
 
 
 class ClientDisconnected(Exception):
@@ -160,6 +163,27 @@ def check_body_type(scope: Scope, types: Sequence[bytes]) -> None:
         raise _unsupported(f"send the request as Content-Type: {types[0].decode()}")
     if (header(scope, b"content-encoding") or b"identity").lower() != b"identity":
         raise _unsupported("send the request without Content-Encoding")
+
+
+async def disconnected(receive: Receive) -> None:
+    """Returns once the peer has left. For after the body: what else comes is thrown away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of the work, which is cancelled when the peer leaves. For after the body. Raises
+    `ClientDisconnected`."""
+    working, leaving = asyncio.create_task(work), asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnected
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,6 +33,7 @@ from memoree.service import Reply, Request
 
 PARAMETERS_MAX = 32
 _NUMBERS = ("limit", "min_commit_seq")
+_INSTANTS = ("created_from", "created_until")
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 
 
@@ -64,7 +65,7 @@ class ListEndpoint:
             raise HttpRefusal(error, headers=admission.headers) from error
 
     async def _page(self, scope: Scope, admission: Admission) -> Answer:
-        query, principal = parse(self._listing.query, _parameters(scope["query_string"])), admission.principal
+        query, principal = self._query(scope["query_string"]), admission.principal
         context = _context(query, principal)
         walk = None if query.cursor is None else await self._walk(query, context, principal.tenant)
         before = FIRST_PAGE if walk is None else walk.place(str(query.cursor))
@@ -80,6 +81,12 @@ class ListEndpoint:
             {"items": page["items"], "next_cursor": cursor, "commit_seq": commit_seq},
             headers=(*admission.headers, (b"memoree-commit-seq", b"%d" % commit_seq)),
         )
+
+    def _query(self, query_string: bytes) -> Query:
+        members, known = _parameters(query_string), self._listing.query.model_fields
+        if unknown := next((name for name in members if name not in known), None):
+            invalid(f"{shown(unknown)} is no parameter of this list; it has {', '.join(known)}")
+        return parse(self._listing.query, members)
 
     def _call(self, position: Position, context: AmbientContext) -> Call[Position]:
         return Call(
@@ -137,5 +144,7 @@ def _parameters(query_string: bytes) -> dict[str, Any]:
             invalid(f"{shown(name)} is given twice")
         if not value:
             invalid(f"{shown(name)} is empty; leave it out instead")
+        if " " in value and name in _INSTANTS:
+            invalid(f"{name}: a time has no spaces (got {shown(value)}); a + is written %2B in a query string")
         members[name] = int(value) if name in _NUMBERS and _NUMBER.fullmatch(value) else value
     return members

@@ -15,7 +15,15 @@ from memoree import limits
 from memoree.envelope import REQUEST_ID_UNREADABLE, Envelope
 from memoree.errors import Code, MemoreeError, invalid
 from memoree.http.answers import Answer, HeaderList, HttpRefusal, envelope_answer, header_values
-from memoree.http.body import JSON_TYPES, BodyReader, ClientDisconnected, check_body_type, check_density, send_answer
+from memoree.http.body import (
+    JSON_TYPES,
+    BodyReader,
+    ClientDisconnected,
+    check_body_type,
+    check_density,
+    send_answer,
+    while_connected,
+)
 from memoree.http.gate import Admission, Gate
 from memoree.http.metrics import Metrics
 from memoree.http.observation import CODE_OK, Observation, observation
@@ -109,14 +117,14 @@ class CallEndpoint:
             headers = admission.headers
             check_body_type(scope, JSON_TYPES)
             async with self._bodies.read(scope, receive) as body:
-                answer = await self._answer(scope, admission, body)
+                answer = await self._answer(scope, receive, admission, body)
         except ClientDisconnected:
             return
         except HttpRefusal as refused:
             answer = self._finished(scope, refused.reply(), headers + refused.headers)
         await send_answer(answer, scope, receive, send)
 
-    async def _answer(self, scope: Scope, admission: Admission, body: bytes) -> Answer:
+    async def _answer(self, scope: Scope, receive: Receive, admission: Admission, body: bytes) -> Answer:
         seen = observation(scope)
         seen.request_id = REQUEST_ID_UNREADABLE
         headers = admission.headers
@@ -125,7 +133,8 @@ class CallEndpoint:
             request = await self._calls.request(admission, body, seen, partial(_with_key_of_header, scope))
         except MemoreeError as error:
             return self._finished(scope, refusal(seen.request_id, error), headers)
-        reply = await self._calls.reply(admission, request, asked)
+        replying = self._calls.reply(admission, request, asked)
+        reply = await (while_connected(receive, replying) if request.call.operation.long else replying)
         return self._finished(scope, reply, headers + asked.applied)
 
     def _finished(self, scope: Scope, reply: Reply, headers: HeaderList) -> Answer:

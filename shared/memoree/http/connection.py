@@ -7,14 +7,38 @@ from http import HTTPStatus
 from typing import Any
 
 import orjson
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 CONNECTIONS_MAX = 2048
 HEAD_SECONDS_MAX = 10.0
 HEAD_BYTES_MAX = 64 * 1024
 PIPELINED_REQUESTS_MAX = 64
+
+
+class Unchunked:
+    """An answer of unknown length for a client of HTTP/1.0, which knows no chunks: it ends with the connection (RFC
+    9112 §6.1, §6.3). uvicorn (0.54) would send it in chunks."""
+
+    def __init__(self, app: ASGI3Application, cycle: RequestResponseCycle) -> None:
+        self._app = app
+        self._cycle = cycle
+        self._unframed = False
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        await self._app(scope, receive, self._send)
+
+    async def _send(self, message: ASGISendEvent) -> None:
+        cycle = self._cycle
+        if message["type"] == "http.response.start":
+            if all(name.lower() != b"content-length" for name, _ in message.get("headers", ())):
+                cycle.chunked_encoding = False
+                self._unframed = True
+        elif message["type"] == "http.response.body" and self._unframed:
+            cycle.expected_content_length = len(message.get("body", b""))
+        await cycle.send(message)
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -66,6 +90,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         super().on_headers_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        super()._start_asgi_task(cycle, Unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app)
 
     def on_response_complete(self) -> None:
         if not self.pipeline:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import dataclass
 
 from starlette.types import Receive, Scope, Send
@@ -18,24 +18,25 @@ from memoree import limits
 from memoree.contents import RevisionContent
 from memoree.errors import Code, MemoreeError
 from memoree.http.answers import SECURITY_HEADERS, Answer, HeaderList, HttpRefusal, envelope_answer, header
-from memoree.http.body import send_answer
+from memoree.http.body import disconnected, send_answer
 from memoree.http.calls import asks_for_strong
 from memoree.http.conditional import REVALIDATED, has
 from memoree.http.gate import Admission, Gate
 from memoree.http.metrics import Metrics
 from memoree.http.observation import CODE_OK, observation
+from memoree.http.places import Places
 from memoree.http.services import ServiceHolder
 from memoree.objects import ObjectStoreError
 
 CONTENT_PATH = "/v1/artifacts/{artifact_id}/revisions/{revision_id}/content"
 SCOPE = "recall"
-PIECE_BYTES = 256 * limits.KIB
-"""Given to the server at a time: what stays with it when a reader stops reading."""
 UNKNOWN_TYPE = "application/octet-stream"
 _SANDBOX = b"sandbox; default-src 'none'; frame-ancestors 'none'"
 _WORD = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MEDIA_TYPE = re.compile(rf"{_WORD}/{_WORD}( *; *{_WORD}=({_WORD}|\"[ !#-\[\]-~]*\"))*")
-_RANGE = re.compile(rb"bytes *= *(\d{0,18}) *- *(\d{0,18})", re.IGNORECASE)
+_RANGE = re.compile(rb"bytes *= *(\d*) *- *(\d*)", re.IGNORECASE)
+_POSITION_MAX = 10**18
+"""Behind the end of any content; what is further away is taken for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class ContentEndpoint:
         self._services = services
         self._gate = gate
         self._metrics = metrics
-        self._under_way = 0
+        self._places = Places("downloads")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -109,14 +110,15 @@ class ContentEndpoint:
             await send(start)
             await send({"type": "http.response.body", "body": b""})
             return None
-        if self._under_way >= limits.DOWNLOADS_AT_ONCE_MAX:
-            raise MemoreeError(Code.TRANSPORT_ERROR, "too many downloads at once", retry_after_seconds=1.0)
-        self._under_way += 1
-        try:
+        with self._place(content):
             await _stream(receive, send, start, content.windows(part.start, part.stop))
-        finally:
-            self._under_way -= 1
         return None
+
+    def _place(self, content: RevisionContent) -> AbstractContextManager[None]:
+        """Bytes that are no blob hold no window: whoever has them in hand may send them."""
+        if content.body is not None:
+            return nullcontext()
+        return self._places.held(content.tenant, limits.DOWNLOADS_AT_ONCE_MAX)
 
 
 async def _stream(receive: Receive, send: Send, start: dict[str, object], windows: AsyncGenerator[bytes, None]) -> None:
@@ -128,7 +130,7 @@ async def _stream(receive: Receive, send: Send, start: dict[str, object], window
             raise MemoreeError(
                 Code.TRANSPORT_ERROR, f"the store did not answer: {error}", retry_after_seconds=1.0
             ) from error
-        leaving = asyncio.create_task(_disconnected(receive))
+        leaving = asyncio.create_task(disconnected(receive))
         try:
             await send(start)
             await _send_pieces(send, window)
@@ -149,15 +151,10 @@ class BrokenOff(Exception):
 
 
 async def _send_pieces(send: Send, window: bytes) -> None:
-    for position in range(0, len(window), PIECE_BYTES):
-        piece = window[position : position + PIECE_BYTES]
+    for position in range(0, len(window), limits.STREAM_PIECE_BYTES):
+        piece = window[position : position + limits.STREAM_PIECE_BYTES]
         async with asyncio.timeout(limits.STREAM_SILENCE_SECONDS_MAX):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _start(content: RevisionContent, part: _Part, headers: HeaderList) -> dict[str, object]:
@@ -191,13 +188,22 @@ def _asked_part(scope: Scope, tag: bytes, size: int) -> _Part | None:
     match = _RANGE.fullmatch(asked.strip())
     if match is None or not (match[1] or match[2]):
         return whole
-    if not match[1]:
-        start, stop = max(size - int(match[2]), 0), size
+    first, last = map(_position, match.groups())
+    if first is None:
+        start, stop = max(size - (last or 0), 0), size
     else:
-        start, stop = int(match[1]), min(int(match[2]) + 1, size) if match[2] else size
-        if match[2] and int(match[2]) < start:
+        start, stop = first, size if last is None else min(last + 1, size)
+        if last is not None and last < first:
             return whole
     return _Part(start, stop, whole=False) if start < min(stop, size) else None
+
+
+def _position(digits: bytes) -> int | None:
+    """The number, of any length; `None` where none is given."""
+    significant = digits.lstrip(b"0")
+    if len(significant) > len(str(_POSITION_MAX)):
+        return _POSITION_MAX
+    return min(int(significant or b"0"), _POSITION_MAX) if digits else None
 
 
 def _refused(scope: Scope, refused: HttpRefusal) -> Answer:

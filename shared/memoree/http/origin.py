@@ -1,7 +1,8 @@
 """Who may reach an unauthenticated door from a browser: nobody but its own pages.
 
 A page of any site can make a browser on this machine send requests here, under the site's own name once that name
-resolves to 127.0.0.1 (DNS rebinding). So `Host` must be a loopback name, and an `Origin` must be this very server.
+resolves to 127.0.0.1 (DNS rebinding). So `Host` must be a loopback name, and an `Origin` must be this very server. Images,
+scripts and the like are fetched without an `Origin`; browsers say of those whether they come from elsewhere.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from memoree.http.body import send_answer
 from memoree.http.observation import observation
 
 _ORIGIN_PREFIXES = (b"http://", b"https://")
+_FOREIGN_SITES = (b"cross-site", b"same-site")
+"""Values of `Sec-Fetch-Site`. `same-site` is another port or name of this machine."""
+_FOREIGN_PAGE = "requests from pages of another origin are refused; configure tokens to allow them"
 
 
 class LoopbackGuard:
-    """Answers 403 unless `Host` names loopback and `Origin`, where there is one, equals it."""
+    """Answers 403 unless `Host` names loopback, `Origin`, where there is one, equals it, and no page of another site is
+    behind the request."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -49,7 +54,9 @@ def _foreign(scope: Scope) -> HttpRefusal | None:
         return _refuse("the Host header does not name this machine; without tokens only loopback is served")
     for origin in header_values(scope, b"origin"):
         if origin.lower() not in (prefix + hosts[0].lower() for prefix in _ORIGIN_PREFIXES):
-            return _refuse("requests from pages of another origin are refused; configure tokens to allow them")
+            return _refuse(_FOREIGN_PAGE)
+    if any(site.strip().lower() in _FOREIGN_SITES for site in header_values(scope, b"sec-fetch-site")):
+        return _refuse(_FOREIGN_PAGE)
     return None
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.applications import Starlette
 
+from memoree import limits
 from memoree.errors import Code, MemoreeError
 from memoree.http.app import metrics_app
 from memoree.http.connection import BoundedHttpProtocol
@@ -37,6 +38,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise _unusable(host, port, error) from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limits.STREAM_PIECE_BYTES)
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:
@@ -83,7 +85,7 @@ class HttpServer:
         drain_seconds: int = DRAIN_SECONDS,
     ) -> None:
         refuse_open_door(listener, app.state.settings)
-        self._main = _Server(_config(app, drain_seconds, lifespan="on"), announced=True)
+        self._main = _Server(_config(app, drain_seconds, lifespan="on"), announced=True, draining=app.state.draining)
         self._listener = listener
         self._metrics: _Server | None = None
         self._metrics_listener = metrics_listener
@@ -129,13 +131,19 @@ class HttpServer:
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handling, which ends the process by the signal instead of status 0."""
 
-    def __init__(self, config: uvicorn.Config, *, announced: bool) -> None:
+    def __init__(self, config: uvicorn.Config, *, announced: bool, draining: asyncio.Event | None = None) -> None:
         super().__init__(config)
         self._announced = announced
+        self._draining = draining
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._draining is not None:
+            self._draining.set()
+        await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

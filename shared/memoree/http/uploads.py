@@ -19,6 +19,7 @@ from memoree.http.answers import Answer, HttpRefusal, envelope_answer, header, j
 from memoree.http.body import JSON_TYPES, BodyReader, ClientDisconnected, check_body_type, send_answer
 from memoree.http.gate import Admission, Gate
 from memoree.http.observation import CODE_OK, observation
+from memoree.http.places import Places
 from memoree.http.services import ServiceHolder
 from memoree.ids import UploadId, is_upload_id
 from memoree.objects import ObjectStoreError
@@ -86,21 +87,14 @@ class ReceiveEndpoint(UploadEndpoint):
 
     def __init__(self, services: ServiceHolder, gate: Gate) -> None:
         super().__init__(services, gate)
-        self._under_way = 0
+        self._places = Places("uploads", retry_after_seconds=5.0)
 
     async def _answer(self, scope: Scope, receive: Receive, admission: Admission) -> Answer:
         uploads, tenant = self._services.service.uploads, admission.principal.tenant
         upload = await uploads.find(tenant, _upload_id(scope["path_params"]["upload_id"]))
         _check_length(scope, upload)
-        if self._under_way >= limits.UPLOADS_RECEIVED_AT_ONCE_MAX:
-            raise MemoreeError(
-                Code.TRANSPORT_ERROR, "too many uploads at once; nothing was stored", retry_after_seconds=5.0
-            )
-        self._under_way += 1
-        try:
+        with self._places.held(tenant, limits.UPLOADS_RECEIVED_AT_ONCE_MAX):
             await uploads.receive(tenant, upload, _chunks(receive))
-        finally:
-            self._under_way -= 1
         observation(scope).body_read = True
         return Answer(204, b"")
 
@@ -118,6 +112,8 @@ def _check_length(scope: Scope, upload: Upload) -> None:
         raise HttpRefusal(error, status=411)
     if int(text) != upload.size:
         invalid(f"upload {upload.upload_id} was declared to have {upload.size} bytes, not {int(text)}")
+    if header(scope, b"content-range") is not None:
+        invalid("an upload is sent whole, without Content-Range")  # 400 is what RFC 9110 §14.5 wants
     if (header(scope, b"content-encoding") or b"identity").lower() != b"identity":
         error = MemoreeError(Code.INVALID_REQUEST, "send the upload without Content-Encoding")
         raise HttpRefusal(error, status=415)

@@ -36,7 +36,7 @@ class BlobAudit(Protocol):
 
     def faults(self, referenced: Iterator[BlobRef]) -> Iterator[BlobFault]:
         """What is wrong with the referenced blobs, which come in ascending order of digests; in a directory also with
-        any other. Raises `StoreUnavailable` when the store does not answer."""
+        any other. Raises `StoreUnavailable` when a store beyond a network does not answer."""
 
 
 class DirectoryAudit:
@@ -47,25 +47,29 @@ class DirectoryAudit:
         self._tenant = tenant
 
     def faults(self, referenced: Iterator[BlobRef]) -> Iterator[BlobFault]:
-        """As `BlobAudit.faults`; a file that cannot be read is a fault."""
+        """As `BlobAudit.faults`, and raises nothing: whatever cannot be listed or read is a fault. A reference that no
+        file was listed for is looked up by its name, which tells what stands there instead."""
+        prefix = blob_prefix(self._tenant)
         wanted = next(referenced, None)
-        for key in self._store.keys_sync(blob_prefix(self._tenant)):
-            digest = key.rpartition("/")[2]
-            if not self._is_blob(key, digest):
-                yield BlobFault(key, "is not the name of a blob")
-                continue
-            while wanted is not None and wanted.digest.hex() < digest:
-                yield BlobFault(wanted.digest.hex(), MISSING)
-                wanted = next(referenced, None)
-            ref = wanted if wanted is not None and wanted.digest.hex() == digest else None
-            if (fault := self._fault(key, digest, ref)) is not None:
-                yield fault
-            if ref is not None:
-                wanted = next(referenced, None)
-        if wanted is not None:
-            yield BlobFault(wanted.digest.hex(), MISSING)
-        for ref in referenced:
-            yield BlobFault(ref.digest.hex(), MISSING)
+        try:
+            for key in self._store.keys_sync(prefix):
+                digest = key.rpartition("/")[2]
+                if not self._is_blob(key, digest):
+                    yield BlobFault(key, "is not the name of a blob")
+                    continue
+                while wanted is not None and wanted.digest.hex() < digest:
+                    yield from self._faults_of(wanted.digest.hex(), wanted.size)
+                    wanted = next(referenced, None)
+                if wanted is not None and wanted.digest.hex() == digest:
+                    yield from self._faults_of(digest, wanted.size)
+                    wanted = next(referenced, None)
+                else:
+                    yield from self._faults_of(digest, None)
+        except ObjectStoreError as error:
+            yield BlobFault(prefix, f"cannot be listed to its end: {error}")
+        while wanted is not None:
+            yield from self._faults_of(wanted.digest.hex(), wanted.size)
+            wanted = next(referenced, None)
 
     def _is_blob(self, key: str, digest: str) -> bool:
         try:
@@ -73,14 +77,19 @@ class DirectoryAudit:
         except ValueError:
             return False
 
-    def _fault(self, key: str, digest: str, ref: BlobRef | None) -> BlobFault | None:
+    def _faults_of(self, digest: str, size: int | None) -> Iterator[BlobFault]:
+        """`size` is `None` for a blob that nothing refers to, which may also be gone since the directory was read."""
         try:
-            info = self._store.head_sync(key)
+            info = self._store.head_sync(blob_key(self._tenant, digest))
         except ObjectMissing:
-            return BlobFault(digest, MISSING) if ref is not None else None
+            if size is not None:
+                yield BlobFault(digest, MISSING)
         except ObjectStoreError as error:
-            return BlobFault(digest, f"cannot be read: {error}")
-        return difference(digest, info.etag, info.size, ref.size if ref is not None else info.size)
+            yield BlobFault(digest, f"cannot be read: {error}")
+        else:
+            fault = difference(digest, info.etag, info.size, info.size if size is None else size)
+            if fault is not None:
+                yield fault
 
 
 def difference(digest: str, found: str, size: int, size_wanted: int) -> BlobFault | None:

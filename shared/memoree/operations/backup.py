@@ -43,6 +43,7 @@ class BackupRecord(BaseModel):
     needs_context=False,
     scope="admin",
     side_effecting=True,
+    long=True,
 )
 def create(view: View, call: Call[BackupCreate]) -> BackupRecord:
     assert view.upkeep is not None, "only services answer reads"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import BaseModel, Field
 
 from memoree import limits
-from memoree.citation import ArtifactCitation, Span, parse
+from memoree.citation import CLAIM_PREFIX, ArtifactCitation, Span, parse
 from memoree.database import artifacts as rows
 from memoree.database.artifacts import Revision
 from memoree.envelope import WireModel
@@ -33,8 +33,9 @@ ErrorKind = Literal[
     "utf8_boundary",
 ]
 
+_LIMIT_RANGE = f"{limits.CITATION_FETCH_BYTES_MIN} to {limits.CITATION_FETCH_BYTES_MAX}"
 NEXT_ACTION: dict[ErrorKind, str] = {
-    "invalid_output_limit": f"ask for {limits.CITATION_FETCH_BYTES_MIN} to {limits.CITATION_FETCH_BYTES_MAX} bytes",
+    "invalid_output_limit": f"ask for {_LIMIT_RANGE} bytes",
     "malformed_citation": "pass an artifact citation as a search returned it, with its #START-END",
     "span_out_of_range": "name bytes inside of the revision, START below END",
     "unknown_artifact": "search again: the citation is of another store, or was changed on the way",
@@ -77,7 +78,7 @@ class CitedBytes(BaseModel):
 def get(view: View, call: Call[CitationGet]) -> CitedBytes:
     limit = call.input.max_bytes
     if not limits.CITATION_FETCH_BYTES_MIN <= limit <= limits.CITATION_FETCH_BYTES_MAX:
-        _refuse("invalid_output_limit", f"max_bytes is {limit}")
+        _refuse("invalid_output_limit", f"max_bytes is {limit}; it is {_LIMIT_RANGE}")
     citation = _parsed(call.input.citation)
     span = citation.span
     if span is not None and span.start >= span.end:
@@ -115,6 +116,8 @@ def _cut(citation: ArtifactCitation, span: Span, data: bytes, media_type: str, l
 
 
 def _parsed(text: str) -> ArtifactCitation:
+    if text.startswith(CLAIM_PREFIX):
+        _refuse("malformed_citation", f"{shown(text)} cites a claim, which has no bytes of its own; its evidence has")
     try:
         return parse(text)
     except ValueError as error:

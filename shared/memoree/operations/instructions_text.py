@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-INSTRUCTION_SET_VERSION = 2
+INSTRUCTION_SET_VERSION = 3
 PURPOSE = (
     "Memoree is a memory for agents that keeps evidence first. Artifacts hold exact bytes in immutable revisions. "
     "Claims are atomic statements that cite exact byte spans of those revisions. Nothing here calls a language model: "
@@ -73,8 +73,8 @@ WORKFLOW = (
         needs="relation.put",
     ),
     Step(
-        "Read what is in dispute with `conflict.list`. Settle a case by evidence only: revise, retract, or link the "
-        "newer claim with `supersedes`; time settles nothing.",
+        "Read what is in dispute with `conflict.list`. When evidence decides, retract the claim that was wrong, or "
+        "link the one that holds to it with `supersedes`; a revised claim stays in dispute, and time settles nothing.",
         needs="conflict.list",
     ),
     Step(
@@ -88,8 +88,9 @@ WORKFLOW = (
         needs="source.ingest",
     ),
     Step(
-        "Text you derive to help finding a document (a summary, other names) goes to `projection.put`, bound to the "
-        "spans it was made from. It is never evidence; do not store it as a claim or an artifact.",
+        "Text you derive from a document (a summary, other names) goes to `projection.put`, bound to the spans it was "
+        "made from, and is listed by `projection.list`; `search` does not look at it yet. It is never evidence; do not "
+        "store it as a claim or an artifact.",
         needs="projection.put",
     ),
     Step(
@@ -188,7 +189,7 @@ CONCEPTS = (
         needs="conflict.list",
     ),
     Concept("source", "An external system and the items it delivered, by their own ids.", needs="source.ingest"),
-    Concept("projection", "Derived text that only helps to find a revision.", needs="projection.put"),
+    Concept("projection", "Derived text, bound to spans of a revision; never evidence.", needs="projection.put"),
 )
 
 

@@ -44,6 +44,8 @@ class Operation:
     needs_context: bool
     horizon: bool = False
     side_effecting: bool = False
+    long: bool = False
+    """Whether it goes through the whole store: services keep such reads away from all others."""
 
     @property
     def mutating(self) -> bool:
@@ -83,12 +85,13 @@ def read(
     horizon: bool = False,
     scope: Scope = "recall",
     side_effecting: bool = False,
+    long: bool = False,
 ) -> Callable[[ReadFunction], ReadFunction]:
     """Declare a read; the decorated function computes its result from one snapshot. A `side_effecting` one leaves
     something outside the store, and still no commit."""
 
     def declare(run: ReadFunction) -> ReadFunction:
-        _declare(Read(name, position, input, result, scope, needs_context, horizon, side_effecting, run=run))
+        _declare(Read(name, position, input, result, scope, needs_context, horizon, side_effecting, long, run=run))
         return run
 
     return declare

@@ -6,7 +6,7 @@ a revision of that artifact, and withdrawing it forgets the artifact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Self
 
@@ -258,11 +258,13 @@ def _as_new_artifact(tx: Transaction, call: Call[SourceIngest], source: Source, 
 def _as_before(tx: Transaction, call: Call[SourceIngest], source: Source, item: Item, artifact: Artifact) -> Applied:
     """Nothing is touched, not even the cursor. Raises `REVISION_CONFLICT` when the external revision stood for
     something else."""
+    revision = existing_revision(tx, artifact, item.artifact_revision_id)
     if call.input.payload_digest(staged(call).digest) != item.payload_digest:
+        told = ", ".join(_differences(call, artifact, revision)) or "provenance"  # a member that was not stored
         raise MemoreeError(
             Code.REVISION_CONFLICT,
-            f"revision {shown(item.external_revision)} of item {shown(item.external_id)} was delivered with other "
-            "content; deliver the changed item under a new external revision",
+            f"revision {shown(item.external_revision)} of item {shown(item.external_id)} was delivered with another "
+            f"{told}; deliver the changed item under a new external revision",
             details={
                 "entity_type": "source_item",
                 "entity_id": _item_id(source, item),
@@ -270,8 +272,19 @@ def _as_before(tx: Transaction, call: Call[SourceIngest], source: Source, item: 
                 "requested_revision": call.input.external_revision,
             },
         )
-    revision = existing_revision(tx, artifact, item.artifact_revision_id)
     return Applied(Delivery.of(source, item, artifact, revision), item.commit_seq, created=False)
+
+
+def _differences(call: Call[SourceIngest], artifact: Artifact, revision: Revision) -> Iterator[str]:
+    """The members in which a delivery is not the one that the revision came from."""
+    wanted = call.input
+    stored = {**orjson.loads(revision.provenance), STORED_PROVENANCE_MEMBER: None}
+    sent = {**wanted.provenance, STORED_PROVENANCE_MEMBER: None}
+    before = (artifact.kind, revision.title, revision.media_type, revision.blob_hash, stored)
+    now = (wanted.kind, wanted.title, wanted.media_type, staged(call).digest, sent)
+    for name, was, now_is in zip(("kind", "title", "media_type", "content", "provenance"), before, now, strict=True):
+        if was != now_is:
+            yield name
 
 
 def _as_revision(tx: Transaction, call: Call[SourceIngest], source: Source, item: Item, artifact: Artifact) -> Applied:

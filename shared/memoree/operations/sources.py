@@ -119,7 +119,10 @@ def _exists_in_write_scope(view: View, call: Call[SourceCheckpoint]) -> None:
 def register(tx: Transaction, call: Call[SourceRegister]) -> Applied:
     wanted = call.input
     if (holder := rows.named(tx.db, call.owner, wanted.name)) is not None:
-        invalid(f"name: source {holder} of this workspace, project and task is already called {shown(wanted.name)}")
+        invalid(
+            f"name: source {holder} of this workspace, project and task is already called {shown(wanted.name)}; "
+            "deliver to that one, or choose another name"
+        )
     source = Source(
         source_id=tx.new_id("src"),
         name=wanted.name,

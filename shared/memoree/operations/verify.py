@@ -23,7 +23,7 @@ class Verification(BaseModel):
     warnings: list[str]
 
 
-@read("verify", position=37, input=EmptyInput, result=Verification, needs_context=False)
+@read("verify", position=37, input=EmptyInput, result=Verification, needs_context=False, scope="admin", long=True)
 def verify(view: View, call: Call[EmptyInput]) -> Verification:
     from memoree.verification import store  # not for a shell that only looks this operation up
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from memoree.contents import RevisionContent
 from memoree.database import attempts
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, UploadId, new_ulid
+from memoree.long_reads import LongReads, Stop
 from memoree.objects import ObjectMissing, ObjectStoreError
 from memoree.objects.blobs import BlobCache, BlobStore
 from memoree.objects.loop_blobs import LoopBlobs
@@ -71,6 +73,7 @@ class ReplicatedService:
         self._loop = asyncio.get_running_loop()
         self._replicas = Replicas(environment)
         self._pace = Pace()
+        self._long_reads = LongReads()
         self._blob_cache = BlobCache(limits.BLOB_CACHE_BYTES_MAX)
         self._cursor_key: bytes | None = None
         self._uploads = Uploads(
@@ -111,8 +114,24 @@ class ReplicatedService:
                     lambda: replica.generation.meta.commit_seq >= wanted,
                     limits.MIN_COMMIT_SEQ_WAIT_SECONDS,
                 )
-            result, commit_seq = await self._seen(tenant, replica, lambda view: run_read(view, call), strong=strong)
+            result, commit_seq = await self._result(tenant, replica, call, strong=strong)
         return read_reply(call, result, commit_seq)
+
+    async def _result(
+        self, tenant: str, replica: Replica, call: Call[Any], *, strong: bool
+    ) -> tuple[dict[str, Any], int]:
+        """What a read finds, and the commit number of that."""
+        if not call.operation.long:
+            return await self._seen(tenant, replica, lambda view: run_read(view, call), strong=strong)
+
+        def begin(threads: Executor, stop: Stop) -> Awaitable[tuple[dict[str, Any], int]]:
+            def work(view: View) -> dict[str, Any]:
+                with stop.watching(view) as watched:
+                    return run_read(watched, call)
+
+            return self._seen(tenant, replica, work, strong=strong, executor=threads)
+
+        return await self._long_reads.run(tenant, begin)
 
     async def revision_content(
         self, tenant: str, artifact_id: str, revision_id: str, *, strong: bool = False
@@ -128,22 +147,30 @@ class ReplicatedService:
         return RevisionContent(self._environment.store, tenant, revision, body, commit_seq)
 
     async def _seen(
-        self, tenant: str, replica: Replica, work: Callable[[View], Result], *, strong: bool
+        self,
+        tenant: str,
+        replica: Replica,
+        work: Callable[[View], Result],
+        *,
+        strong: bool,
+        executor: Executor | None = None,
     ) -> tuple[Result, int]:
         """What `work` finds in the newest generation, and the commit number of that."""
         generation = replica.generation
         try:
-            result = await self._on_view(tenant, generation, work)
+            result = await self._on_view(tenant, generation, work, executor)
         except MemoreeError as error:
             if error.code is not Code.NOT_FOUND or strong:
                 raise
             # Exact lookups take no `min_commit_seq`, and "does not exist" is final: look at head before saying it.
             await replica.refresh_anew()
             generation = replica.generation
-            result = await self._on_view(tenant, generation, work)
+            result = await self._on_view(tenant, generation, work, executor)
         return result, generation.meta.commit_seq
 
-    async def _on_view(self, tenant: str, generation: Generation, work: Callable[[View], Result]) -> Result:
+    async def _on_view(
+        self, tenant: str, generation: Generation, work: Callable[[View], Result], executor: Executor | None = None
+    ) -> Result:
         """Run in a thread over the newest generation; all a request reads comes from it."""
         blobs = LoopBlobs(self._blob_store(tenant), self._loop)
         upkeep = RemoteUpkeep(self._environment.store, tenant, self._loop)
@@ -152,7 +179,7 @@ class ReplicatedService:
             now = clock.stored(self._environment.clock())
             return work(View(db, blobs, self._environment.facts, generation.meta, now, upkeep=upkeep))
 
-        return await generation.read(self._environment.executor, look)
+        return await generation.read(executor or self._environment.executor, look)
 
     # --- writes -------------------------------------------------------------------------------------------------
 
@@ -317,6 +344,7 @@ class ReplicatedService:
         return Check("replicas", ok=not detail, detail=detail, measures=measures)
 
     async def close(self) -> None:
+        await self._long_reads.close()
         await self._replicas.close()
 
     def _blob_store(self, tenant: str) -> BlobStore:

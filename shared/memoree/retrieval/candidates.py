@@ -6,9 +6,10 @@ order and stop with the window, so that a filter can starve the window of time b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 from weakref import WeakSet
@@ -16,7 +17,7 @@ from weakref import WeakSet
 import apsw
 
 from memoree.retrieval.expression import Expression, Matched
-from memoree.retrieval.scope import CURRENT_ARTIFACT, CURRENT_CLAIM, VISIBLE
+from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
 
 EntityType = Literal["artifact", "claim"]
 
@@ -24,6 +25,8 @@ CLAIM_COLUMNS = 0b11
 TITLE_COLUMNS = 0b0101
 BODY_COLUMNS = 0b1010
 ARTIFACT_COLUMNS = TITLE_COLUMNS | BODY_COLUMNS
+IN_TITLE = "{title title_cjk} : "
+"""Before an expression in brackets: held against titles only."""
 
 _MASKS = {
     columns: sum(1 << column for column in columns) for count in range(5) for columns in combinations(range(4), count)
@@ -54,10 +57,21 @@ ARTIFACT_CANDIDATES = f"""
     CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
     CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
     CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    WHERE artifact_fts MATCH :match AND artifact_fts.rank MATCH '{_ARTIFACT_RANK}'
-        AND (({VISIBLE} AND {CURRENT_ARTIFACT}) OR r.row_id IN (SELECT value FROM json_each(:pinned)))
+    WHERE artifact_fts MATCH :match AND artifact_fts.rank MATCH '{_ARTIFACT_RANK}' AND {SHOWN_ARTIFACT}
     ORDER BY artifact_fts.rank LIMIT :rows_max
 """  # noqa: S608 - constant predicates
+
+_TITLED_CANDIDATES = f"""
+    SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id
+    FROM artifact_fts
+    CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
+    CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
+    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+    WHERE artifact_fts MATCH :match AND artifact_fts.rank MATCH '{_ARTIFACT_RANK}' AND c.ordinal = 0
+        AND {TITLED_ARTIFACT}
+    ORDER BY artifact_fts.rank LIMIT :rows_max
+"""  # noqa: S608 - constant predicates
+"""Of artifacts known by their titles only; every chunk has the title, so the first one stands for all."""
 
 _BEST_CHUNKS = f"""
     SELECT rowid, rank, phrase_columns(artifact_fts) FROM artifact_fts
@@ -136,16 +150,25 @@ def claim_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window
 
 def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
     """The best row of each of the `window` best revisions; a long body does not crowd others out."""
-    bindings = {**scope, "match": match, "rows_max": _UNBOUNDED}
+    sources = [_rows(db, ARTIFACT_CANDIDATES, match, scope)]
+    if scope["historical"]:
+        sources.append(_rows(db, _TITLED_CANDIDATES, f"{IN_TITLE}({match})", scope))
     best: dict[int, Row] = {}
-    with closing(db.execute(ARTIFACT_CANDIDATES, bindings)) as cursor:
-        for values in cursor:
-            row = Row(*values)
+    with ExitStack() as opened:
+        for source in sources:
+            opened.enter_context(closing(source))
+        for row in merge(*sources, key=lambda row: row.rank):
             if row.revision_row not in best:
                 best[row.revision_row] = row
                 if len(best) == window:
                     break
     return list(best.values())
+
+
+def _rows(db: apsw.Connection, statement: str, match: str, scope: Mapping[str, Any]) -> Generator[Row, None, None]:
+    """All of them, read as they are asked for."""
+    with closing(db.execute(statement, {**scope, "match": match, "rows_max": _UNBOUNDED})) as cursor:
+        yield from (Row(*values) for values in cursor)
 
 
 def claim_candidates(

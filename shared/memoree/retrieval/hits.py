@@ -55,9 +55,9 @@ _ARTIFACTS = """
     FROM json_each(?) AS page
     CROSS JOIN artifact_revisions AS r ON r.row_id = page.value ->> 0
     CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    LEFT JOIN artifact_chunks AS c ON c.row_id = page.value ->> 1 AND e.status = 'active'
+    LEFT JOIN artifact_chunks AS c ON c.row_id = page.value ->> 1
 """
-"""Of a forgotten artifact no body text is shown, even where the artifact itself may be listed."""
+"""A candidate of a forgotten artifact has no chunk: it is known by its title only."""
 
 
 @dataclass(frozen=True, slots=True)

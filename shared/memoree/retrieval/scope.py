@@ -17,7 +17,13 @@ VISIBLE = """(:horizon = 'personal' OR (e.workspace_id = :workspace_id AND (:hor
 CURRENT_CLAIM = """(:historical OR (e.head_row = r.row_id AND e.status IN ('active', 'conflicted')
     AND (e.valid_from IS NULL OR e.valid_from <= :now) AND (e.valid_until IS NULL OR :now < e.valid_until)))"""
 
-CURRENT_ARTIFACT = "(:historical OR (e.head_row = r.row_id AND e.status = 'active'))"
+_PINNED_ARTIFACT = "r.row_id IN (SELECT value FROM json_each(:pinned))"
+
+SHOWN_ARTIFACT = f"""(e.status = 'active'
+    AND (({VISIBLE} AND (:historical OR e.head_row = r.row_id)) OR {_PINNED_ARTIFACT}))"""
+
+TITLED_ARTIFACT = f"(:historical AND e.status <> 'active' AND ({VISIBLE} OR {_PINNED_ARTIFACT}))"
+"""History lists what was forgotten, but finds it by its title only: no hit may confirm a word of a hidden body."""
 
 _PINNED = """
     SELECT r.row_id FROM json_each(:pins) AS pin

@@ -26,6 +26,7 @@ from memoree.retrieval.candidates import (
     ARTIFACT_COLUMNS,
     BODY_COLUMNS,
     CLAIM_COLUMNS,
+    IN_TITLE,
     TITLE_COLUMNS,
     Candidate,
     EntityType,
@@ -37,7 +38,7 @@ from memoree.retrieval.candidates import (
 )
 from memoree.retrieval.expression import Expression, spellings
 from memoree.retrieval.query import Query, Unit
-from memoree.retrieval.scope import CURRENT_ARTIFACT, CURRENT_CLAIM, VISIBLE
+from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
 from memoree.retrieval.text import split_runs
 
 WORD_CHARS_MIN = 3
@@ -54,20 +55,22 @@ WORDS_GUESSED_MAX = 8
 TERMS_MAX = 500_000
 VOCABULARIES_KEPT = 8
 
+_ARTIFACT_WITH = """
+    SELECT 1 FROM artifact_fts
+    CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
+    CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
+    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+    WHERE artifact_fts MATCH"""
 _TERMS: Mapping[EntityType, str] = {
     "artifact": "SELECT term FROM artifact_vocabulary LIMIT ?",
     "claim": "SELECT term FROM claim_vocabulary LIMIT ?",
 }
 _VISIBLE_TERMS: Mapping[EntityType, str] = {
     "artifact": f"""
-        SELECT term.key FROM json_each(:terms) AS term WHERE EXISTS (
-            SELECT 1 FROM artifact_fts
-            CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
-            CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
-            CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-            WHERE artifact_fts MATCH term.value
-                AND (({VISIBLE} AND {CURRENT_ARTIFACT}) OR r.row_id IN (SELECT value FROM json_each(:pinned)))
-        ) LIMIT :count_max
+        SELECT term.key FROM json_each(:terms) AS term
+        WHERE EXISTS ({_ARTIFACT_WITH} term.value AND {SHOWN_ARTIFACT})
+            OR EXISTS ({_ARTIFACT_WITH} '{IN_TITLE}' || term.value AND {TITLED_ARTIFACT})
+        LIMIT :count_max
     """,  # noqa: S608 - constant predicates
     "claim": f"""
         SELECT term.key FROM json_each(:terms) AS term WHERE EXISTS (

@@ -14,6 +14,7 @@ import apsw
 import orjson
 
 from memoree.database.events import Change
+from memoree.verification.counters import no_instant
 from memoree.verification.issue import Issue
 from memoree.verification.rule import Rule, breaches
 
@@ -143,6 +144,11 @@ RULES = (
         """
         SELECT v.commit_seq, v.hlc, m.hlc FROM meta m JOIN events v ON v.commit_seq = m.commit_seq WHERE v.hlc > m.hlc
         """,
+    ),
+    Rule(
+        "events",
+        "when it was is not told by an instant, or by one that no clock can have read",
+        f"SELECT commit_seq FROM events WHERE {no_instant('created_at')}",  # noqa: S608
     ),
     *_revisions("artifact"),
     *_revisions("claim"),

@@ -8,6 +8,7 @@ from typing import Literal
 Kind = Literal[
     "database",
     "schema",
+    "counters",
     "foreign_key",
     "index",
     "chunks",

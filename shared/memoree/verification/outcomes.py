@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import apsw
 
+from memoree.errors import Code
 from memoree.verification.issue import Issue
 from memoree.verification.rule import Rule, breaches
+
+_CODES = ", ".join(f"'{code.value}'" for code in Code)
 
 RULES = (
     Rule(
@@ -49,6 +52,43 @@ RULES = (
         """
         SELECT attempt_id, batch, (SELECT batch FROM meta) FROM attempts
         WHERE batch NOT BETWEEN 1 AND (SELECT batch FROM meta)
+        """,
+    ),
+    Rule(
+        "outcome",
+        "no attempt has such an id; by its age it would be kept for ever, or not at all",
+        f"SELECT attempt_id FROM attempts WHERE attempt_id NOT GLOB 'att_[0-7]{25 * '[0-9A-HJKMNP-TV-Z]'}'",  # noqa: S608
+    ),
+    Rule(
+        "outcome",
+        "the attempt counts as {0}, with {1}, which is no code of that",
+        f"""
+        SELECT attempt_id, status, code FROM attempts
+        WHERE status <> 'applied' AND (code NOT IN ({_CODES}) OR (status = 'expired' AND code <> 'TRANSPORT_ERROR'))
+        """,  # noqa: S608 - constants
+    ),
+    Rule(
+        "outcome",
+        "the refusal kept of the attempt is not one with the code {0}",
+        """
+        SELECT attempt_id, code FROM attempts
+        WHERE error IS NOT NULL AND (CASE WHEN json_valid(error) THEN error ->> 'code' = code END) IS NOT TRUE
+        """,
+    ),
+    Rule(
+        "outcome",
+        "the refusal of batch {0} was dropped, while only those up to batch {1} may be",
+        """
+        SELECT a.attempt_id, a.batch, m.covered_batch FROM attempts a, meta m
+        WHERE a.status <> 'applied' AND a.error IS NULL AND a.batch > m.covered_batch
+        """,
+    ),
+    Rule(
+        "outcome",
+        "{0} attempts count as the one that made their idempotency record",
+        """
+        SELECT min(attempt_id), count(*) AS makers FROM attempts WHERE status = 'applied' AND NOT replayed
+        GROUP BY idempotency_row HAVING makers > 1
         """,
     ),
 )

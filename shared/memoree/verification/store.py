@@ -10,16 +10,27 @@ from itertools import islice
 import apsw
 
 from memoree import limits
-from memoree.database import integrity, meta
+from memoree.database import integrity
 from memoree.database.connection import scalar
 from memoree.objects.audit import BlobAudit, BlobRef
-from memoree.verification import bodies, contradictions, history, index, outcomes, revisions, sources, structure
+from memoree.verification import (
+    bodies,
+    contradictions,
+    counters,
+    history,
+    index,
+    outcomes,
+    revisions,
+    sources,
+    structure,
+)
 from memoree.verification.issue import Issue
 
 _REFERENCED = """
     SELECT blob_hash, max(size_bytes) FROM artifact_revisions WHERE body IS NULL
     GROUP BY blob_hash ORDER BY blob_hash
 """
+_STORED_SUM = "SELECT integrity FROM meta"
 _COUNTS = {
     "artifact_revisions": "SELECT count(*) FROM artifact_revisions",
     "claim_revisions": "SELECT count(*) FROM claim_revisions",
@@ -79,14 +90,16 @@ def _issues(db: apsw.Connection, blobs: BlobAudit) -> Iterator[Issue]:
 
 
 def _sum_issues(db: apsw.Connection) -> Iterator[Issue]:
-    stored, found = meta.read(db).integrity, integrity.recompute(db)
+    stored, found = scalar(db, _STORED_SUM), integrity.recompute(db)
     if stored != found:
-        yield Issue("integrity_sum", "store", f"the tables add up to {found.hex()}, the store says {stored.hex()}")
+        told = stored.hex() if stored else "nothing"
+        yield Issue("integrity_sum", "store", f"the tables add up to {found.hex()}, the store says {told}")
 
 
 _CHECKS: Mapping[str, Callable[[apsw.Connection], Iterator[Issue]]] = {
     "structure": structure.issues,
     "schema": structure.schema_issues,
+    "counters": counters.issues,
     "revisions": revisions.issues,
     "bodies": bodies.issues,
     "index": index.issues,

@@ -7,13 +7,19 @@ from collections.abc import Iterator
 import apsw
 
 from memoree.database.schema import create_or_migrate
+from memoree.verification.index import INDEXES
 from memoree.verification.issue import Issue
 
 SQLITE_FINDINGS_MAX = 100
 """SQLite's own bound for its check, named: a file in ruins has no end of them."""
 SOUND = "ok"
 
-_OBJECTS = "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+LITESTREAM_TABLES = frozenset({"table _litestream_seq", "table _litestream_lock"})
+"""What replication keeps in a database of the stack, and in every copy of one."""
+
+_OBJECTS = "SELECT type || ' ' || name, sql FROM sqlite_master"
+_CONFIGURATION = "SELECT k, v FROM {}_config WHERE k <> 'version' ORDER BY k"
+"""FTS5 raises the version of an index by itself, when it first erases from it; an unknown one it does not read."""
 
 
 def issues(db: apsw.Connection) -> Iterator[Issue]:
@@ -26,16 +32,26 @@ def issues(db: apsw.Connection) -> Iterator[Issue]:
 
 
 def schema_issues(db: apsw.Connection) -> Iterator[Issue]:
-    """Every table, index and trigger of a new store must be there, as it is there: without an index answers are slow,
-    without a trigger history can be changed (field fault 64). What Litestream keeps beside them is its own."""
-    found = dict(db.execute(_OBJECTS))
+    """Every table, index and trigger of a new store must be there, as it is there, and nothing else: without an index
+    answers are slow, without a trigger history can be changed, with one more it can be changed unseen (field fault 64).
+    The indexes of words must be set up alike: without `secure-delete`, erased words would stay in them."""
     fresh = apsw.Connection(":memory:")
     try:
         create_or_migrate(fresh)
-        for name, sql in fresh.execute(_OBJECTS):
-            if name not in found:
-                yield Issue("schema", name, "is missing")
-            elif found[name] != sql:
-                yield Issue("schema", name, "is not what this schema version has")
+        yield from _other_objects(dict(db.execute(_OBJECTS)), dict(fresh.execute(_OBJECTS)))
+        for name in INDEXES:
+            statement = _CONFIGURATION.format(name)
+            if db.execute(statement).fetchall() != fresh.execute(statement).fetchall():
+                yield Issue("schema", f"table {name}", "is not configured as this schema version has it")
     finally:
         fresh.close()
+
+
+def _other_objects(found: dict[str, str | None], expected: dict[str, str | None]) -> Iterator[Issue]:
+    for name in sorted(expected.keys() - found.keys()):
+        yield Issue("schema", name, "is missing")
+    for name in sorted(found.keys() - expected.keys() - LITESTREAM_TABLES):
+        yield Issue("schema", name, "is none of this schema version's")
+    for name in sorted(expected.keys() & found.keys()):
+        if found[name] != expected[name]:
+            yield Issue("schema", name, "is not what this schema version has")
