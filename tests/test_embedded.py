@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,7 @@ import pytest
 from memoree import embedded, ids
 from memoree.assembly import embedded_service
 from memoree.data_directory import DATABASE_NAME
-from memoree.database import connection, integrity, meta
+from memoree.database import integrity, meta
 from memoree.database.connection import open_writer
 from memoree.embedded import EmbeddedService
 from memoree.errors import Code, MemoreeError
@@ -32,7 +31,6 @@ from memoree.objects.filesystem import FilesystemStore
 from memoree.operations import execute
 
 CONTEXT = {"workspace_id": "wsp_lab", "project_id": "prj_kiln"}
-OLDEST = Path(__file__).with_name("fixtures") / "schema-1"
 Json = dict[str, Any]
 
 
@@ -286,157 +284,6 @@ def test_a_store_whose_database_is_gone_is_never_taken_for_a_new_one(
     assert refused.value.code is Code.INTEGRITY_ERROR
 
 
-def lose_the_lock(data_dir: Path) -> None:
-    (data_dir / "writer.lock").unlink()
-
-
-def damage_the_lock(data_dir: Path) -> None:
-    (data_dir / "writer.lock").write_bytes(b"\0")
-
-
-def keep_only_a_blob(data_dir: Path) -> None:
-    lose_the_lock(data_dir)
-    assert any(path.is_file() for path in (data_dir / "objects").rglob("*"))
-
-
-def keep_only_the_copy_of_a_migration(data_dir: Path) -> None:
-    lose_the_lock(data_dir)
-    shutil.rmtree(data_dir / "objects")
-    (data_dir / f"{DATABASE_NAME}.before-schema-2").write_bytes(b"")
-
-
-def keep_only_a_log(data_dir: Path) -> None:
-    lose_the_lock(data_dir)
-    shutil.rmtree(data_dir / "objects")
-    (data_dir / f"{DATABASE_NAME}-wal").write_bytes(b"all there is")
-
-
-def unlink(database: Path) -> None:
-    database.unlink()
-
-
-def empty(database: Path) -> None:
-    database.write_bytes(b"")
-
-
-def lose_the_log_that_held_all_tables(database: Path) -> None:
-    database.unlink()
-    db = open_writer(database, replicated=False)
-    db.close()
-    assert database.stat().st_size > 0
-
-
-@pytest.mark.fault_class(43)
-@pytest.mark.fault_class(50)
-@pytest.mark.parametrize("loss", [unlink, empty, lose_the_log_that_held_all_tables])
-@pytest.mark.parametrize("rest", [damage_the_lock, keep_only_a_blob, keep_only_the_copy_of_a_migration])
-def test_whatever_is_left_of_a_store_says_that_there_was_one(
-    tmp_path: Path, loss: Callable[[Path], None], rest: Callable[[Path], None]
-) -> None:
-    make_a_store(tmp_path)
-    loss(tmp_path / DATABASE_NAME)
-    rest(tmp_path)
-    left = _digests(tmp_path)
-    with pytest.raises(MemoreeError, match="missing or empty") as refused:
-        embedded_service(tmp_path)
-    assert refused.value.code is Code.INTEGRITY_ERROR
-    assert left.items() <= _digests(tmp_path).items()
-
-
-@pytest.mark.fault_class(43)
-@pytest.mark.parametrize("loss", [unlink, empty])
-def test_a_log_without_its_database_is_kept_and_not_taken_for_nothing(
-    tmp_path: Path, loss: Callable[[Path], None]
-) -> None:
-    """SQLite would remove it: to a database without a page no log can belong."""
-    make_a_store(tmp_path)
-    loss(tmp_path / DATABASE_NAME)
-    keep_only_a_log(tmp_path)
-    with pytest.raises(MemoreeError, match="-wal shows") as refused:
-        embedded_service(tmp_path)
-    assert refused.value.code is Code.INTEGRITY_ERROR
-    assert (tmp_path / f"{DATABASE_NAME}-wal").read_bytes() == b"all there is"
-
-
-def make_a_store(data_dir: Path) -> None:
-    service = embedded_service(data_dir)
-    put(service, "x" * 20_000)
-    service.close_sync()
-
-
-def test_a_copy_of_a_directory_without_its_lock_is_a_store(tmp_path: Path) -> None:
-    make_a_store(tmp_path)
-    lose_the_lock(tmp_path)
-    for number in (2, 3):
-        service = embedded_service(tmp_path)
-        assert write(service, f"commit {number}")["commit_seq"] == number
-        service.close_sync()
-
-
-@pytest.mark.fault_class(43)
-@pytest.mark.parametrize("journal", [b"garbage" * 1000, b"\0" * 512, b""], ids=["garbage", "a finished one", "empty"])
-def test_a_stray_journal_costs_nothing(tmp_path: Path, journal: bytes) -> None:
-    make_a_store(tmp_path)
-    (tmp_path / f"{DATABASE_NAME}-journal").write_bytes(journal)
-    service = embedded_service(tmp_path)
-    assert write(service, "goes on")["commit_seq"] == 2
-    assert call(service, "verify", {})["result"]["ok"]
-    service.close_sync()
-
-
-@pytest.mark.fault_class(43)
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        ("DELETE FROM meta", "0 rows"),
-        ("DROP TABLE meta", "no such table"),
-        ("UPDATE meta SET schema_version = 0", "version is 0"),
-        ("UPDATE meta SET schema_version = -1", "version is -1"),
-        ("DROP TABLE meta; CREATE TABLE meta (schema_version); INSERT INTO meta VALUES ('two')", "version is 'two'"),
-        ("DROP TABLE meta; CREATE TABLE meta (schema_version); INSERT INTO meta VALUES (2), (2)", "2 rows"),
-        ("DROP TABLE meta; CREATE TABLE meta (x)", "no such column"),
-    ],
-)
-def test_a_store_without_its_counters_is_damaged_and_left_alone(tmp_path: Path, damage: str, said: str) -> None:
-    make_a_store(tmp_path)
-    db = apsw.Connection(str(tmp_path / DATABASE_NAME))
-    db.execute(damage)
-    db.close()
-    before = _digests(tmp_path)
-    with pytest.raises(MemoreeError, match=said) as refused:
-        embedded_service(tmp_path)
-    assert refused.value.code is Code.INTEGRITY_ERROR
-    assert _digests(tmp_path) == before
-
-
-def test_a_database_of_another_program_is_not_made_a_store(tmp_path: Path) -> None:
-    db = apsw.Connection(str(tmp_path / DATABASE_NAME))
-    db.execute("CREATE TABLE theirs (x)")
-    db.close()
-    with pytest.raises(MemoreeError, match="none of Memoree's") as refused:
-        embedded_service(tmp_path)
-    assert refused.value.code is Code.INTEGRITY_ERROR
-
-
-@pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
-@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
-def test_a_database_that_another_program_keeps_locked_is_worth_another_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, hold: str
-) -> None:
-    shutil.copytree(OLDEST, tmp_path / "data")  # to open it means to write
-    holder = apsw.Connection(str(tmp_path / "data" / DATABASE_NAME))
-    assert holder.execute(f"PRAGMA journal_mode = {mode}").get == mode.lower()
-    holder.execute(hold)
-    monkeypatch.setattr(connection, "BUSY_TIMEOUT_MS", 10)
-
-    with pytest.raises(MemoreeError, match="keeps the store locked") as refused:
-        embedded_service(tmp_path / "data")
-    assert refused.value.code is Code.TRANSPORT_ERROR and refused.value.retryable
-
-    holder.close()
-    embedded_service(tmp_path / "data").close_sync()
-
-
 @pytest.mark.parametrize("name", ["writer.lock", DATABASE_NAME, f"{DATABASE_NAME}-wal"])
 def test_garbage_appended_to_a_file_costs_nothing_that_was_acknowledged(tmp_path: Path, name: str) -> None:
     service = embedded_service(tmp_path)
@@ -464,37 +311,16 @@ def test_a_store_of_a_later_program_is_refused_and_not_one_byte_of_it_changes(tm
     write(service, "of the future")
     service._db.execute("UPDATE meta SET schema_version = 999")
     service.close_sync()
-    before = _digests(tmp_path)
+    before = digests(tmp_path)
 
     with pytest.raises(MemoreeError, match="upgrade") as refused:
         embedded_service(tmp_path)
 
     assert refused.value.code is Code.CONFIG_ERROR
-    assert _digests(tmp_path) == before
+    assert digests(tmp_path) == before
 
 
-@pytest.mark.fault_class(51)
-def test_of_a_killed_later_program_only_what_it_left_half_done_is_taken_back(tmp_path: Path) -> None:
-    make_a_store(tmp_path / "data")
-    database = tmp_path / "data" / DATABASE_NAME
-    later = apsw.Connection(str(database))
-    assert later.execute("PRAGMA journal_mode = DELETE").get == "delete"
-    later.execute("UPDATE meta SET schema_version = 999")
-    before = _digests(tmp_path / "data")
-    later.execute("BEGIN; UPDATE meta SET schema_version = 1000; CREATE TABLE half_done (x)")
-    later.cache_flush()
-    killed = shutil.copytree(tmp_path / "data", tmp_path / "killed")
-    later.close()
-    assert (killed / f"{DATABASE_NAME}-journal").stat().st_size > 0
-
-    with pytest.raises(MemoreeError, match="version 999") as refused:
-        embedded_service(killed)
-
-    assert refused.value.code is Code.CONFIG_ERROR
-    assert sorted(_digests(killed).values()) == sorted(before.values())
-
-
-def _digests(directory: Path) -> dict[str, str]:
+def digests(directory: Path) -> dict[str, str]:
     files = [path for path in directory.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 

@@ -144,6 +144,9 @@ def answering(handle: Callable[[BaseHTTPRequestHandler, bytes], None]) -> Iterat
 
         do_PUT = do_POST
 
+        def do_GET(self) -> None:
+            handle(self, b"")
+
         def log_message(self, *_: object) -> None:
             pass
 

@@ -21,6 +21,8 @@ from .conftest import Json, Shell, answering, respond
 from .test_serve import serving
 
 Handler = BaseHTTPRequestHandler
+CUT = b""
+"""For a connection that ends before the content does."""
 UPLOAD_ID = "upl_01M8PVKAFTXJPBWHQYHMGZTQAT"
 
 
@@ -166,10 +168,11 @@ def test_what_cannot_be_uploaded_is_refused_before_anything_is_sent(shell: Shell
     [
         ((200, b"frame frame"), "INTEGRITY_ERROR"),
         ((200, b"frame"), "INTEGRITY_ERROR"),
+        ((200, CUT), "TRANSPORT_ERROR"),
         ((503, b"busy"), "TRANSPORT_ERROR"),
         ((403, json.dumps(refusal("FORBIDDEN")).encode()), "FORBIDDEN"),
     ],
-    ids=["other bytes", "too few bytes", "the page of a proxy", "a refusal"],
+    ids=["other bytes", "too few bytes", "an early end", "the page of a proxy", "a refusal"],
 )
 def test_content_that_is_not_what_the_record_says_makes_no_file(
     tmp_path: Path, answer: tuple[int, bytes], code: str
@@ -179,7 +182,10 @@ def test_content_that_is_not_what_the_record_says_makes_no_file(
 
     def give(handler: Handler, _: bytes) -> None:
         seen.append((handler.path, handler.headers.get("Authorization")))
-        respond(handler, answer[0], "text/plain", answer[1])
+        if answer[1] == CUT:
+            handler.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Length: 12\r\n\r\nframe ")
+        else:
+            respond(handler, answer[0], "text/plain", answer[1])
 
     with answering(give) as url:
         port = int(url.rpartition(":")[2])

@@ -357,23 +357,26 @@ def test_what_others_are_making_is_let_alone(
     assert (elsewhere / "kept").is_dir()
 
 
+@pytest.mark.parametrize("moment", ["open", "flock"])
 def test_a_staging_that_is_removed_under_its_maker_is_made_again(
-    destination: Path, monkeypatch: pytest.MonkeyPatch
+    destination: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """Another backup may come between making a directory and locking it."""
-    real_mkdir = Path.mkdir
-    made: list[Path] = []
+    """Another backup may come between making a directory, opening it and locking it."""
+    module = {"open": staging.os, "flock": staging.fcntl}[moment]
+    real = getattr(module, moment)
+    removed: list[Path] = []
 
-    def mkdir(path: Path, mode: int) -> None:
-        real_mkdir(path, mode)
-        made.append(path)
-        if len(made) == 1:
-            staging.remove_abandoned(destination.parent)
+    def remove_first(*arguments: Any) -> Any:
+        if not removed:
+            removed.extend(left(destination))
+            removed[0].rmdir()
+        return real(*arguments)
 
-    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(module, moment, remove_first)
     path, lock = staging.claim_staging(destination.parent)
     os.close(lock)
-    assert left(destination) == [path] == made[1:]
+    assert left(destination) == [path]
+    assert removed and path not in removed
 
 
 # --- where a backup may be ----------------------------------------------------------------------------------------

@@ -14,7 +14,10 @@ from memoree.errors import EXIT_STATUS, Code, MemoreeError
 FAILURE_STATUS = 1
 SHELL_HINTS = {
     ("UNAUTHENTICATED", None): "--token-file FILE or MEMOREE_TOKEN gives the token",
-    ("CONTENT_TOO_LARGE", "artifact.get"): "--metadata-only leaves the content out; an http:// endpoint streams it to --output PATH",
+    (
+        "CONTENT_TOO_LARGE",
+        "artifact.get",
+    ): "--metadata-only leaves the content out; an http:// endpoint streams it to --output PATH",
 }
 """What a person at a terminal does about a code of an operation, or of any."""
 

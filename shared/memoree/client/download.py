@@ -34,5 +34,7 @@ def download(endpoint: HttpEndpoint, record: dict[str, Any], file: BinaryIO) -> 
         while piece := response.read(READ_BYTES):
             hasher.update(piece)
             file.write(piece)
+        if response.length:
+            raise MemoreeError(Code.TRANSPORT_ERROR, f"the content ended {response.length} bytes early")
     if hasher.hexdigest() != record["blob_hash"]:
         raise MemoreeError(Code.INTEGRITY_ERROR, "the content that came is not the one that the artifact holds")

@@ -1,8 +1,8 @@
 """Who may reach an unauthenticated door from a browser: nobody but its own pages.
 
 A page of any site can make a browser on this machine send requests here, under the site's own name once that name
-resolves to 127.0.0.1 (DNS rebinding). So `Host` must be a loopback name, and an `Origin` must be this very server. Images,
-scripts and the like are fetched without an `Origin`; browsers say of those whether they come from elsewhere.
+resolves to 127.0.0.1 (DNS rebinding). So `Host` must be a loopback name, and an `Origin` must be this very server.
+What a page embeds, images for example, is fetched without an `Origin`; of that browsers say whose the page is.
 """
 
 from __future__ import annotations
