@@ -24,6 +24,8 @@ from memoree.queue import PATIENT_GROUPS
 from memoree.replication import layout
 
 UPLOADS_PATH = "/v1/artifacts/uploads"
+WRITES_END_WITHIN = timedelta(seconds=limits.UPLOAD_REMOVAL_SECONDS)
+"""Of a large object; what was not finished by then never will be."""
 
 
 class UploadDeclaration(WireModel):
@@ -80,6 +82,7 @@ class Uploads:
         if self._next_sweep_at is not None and now >= self._next_sweep_at:
             self._next_sweep_at = now + timedelta(seconds=limits.UPLOAD_SWEEP_SECONDS)
             await self.sweep(tenant)
+            await self._store.abort_unfinished(layout.TENANTS_PREFIX, before=now - WRITES_END_WITHIN)
         upload_id = new_upload_id(clock.milliseconds(now))
         body = orjson.dumps(declaration.model_dump())
         await self._store.put(layout.upload_declaration_key(tenant, upload_id), body)

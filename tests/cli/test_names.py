@@ -31,6 +31,7 @@ def test_an_artifact_is_named_in_every_form_that_is_printed(text: str, revision:
 
 def test_an_id_of_any_form_is_left_as_it_is() -> None:
     assert parse_revision("A:1", "artifact", "R") == ("A:1", "R")
+    assert parse_revision("A@", "artifact", None) == ("A", "")
     assert parse_whole("A:1", "claim") == "A:1"
     assert parse_entity("artifact:A:1") == ("artifact", "A:1")
 

@@ -27,8 +27,10 @@ def commands(section: str) -> list[str]:
 
 
 def newcomer(home: Path) -> dict[str, str]:
-    """The environment of somebody who has installed the project and nothing else."""
+    """The environment of somebody who has installed the project and set nothing."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("MEMOREE_")}
     return {
+        **inherited,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(home),
         "XDG_DATA_HOME": str(home / "share"),

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -26,6 +26,7 @@ from memoree.http.app import create_app
 from memoree.http.logs import JsonFormatter
 from memoree.http.server import HttpServer, address_of, inherited, listen
 from memoree.http.settings import HttpSettings
+from memoree.service import read_reply
 
 SLOW_SERVER = """
 import asyncio, sys
@@ -133,6 +134,10 @@ def test_an_address_in_use_and_a_descriptor_that_does_not_listen_are_config_erro
         os.close(end)
 
 
+UNREAD_BYTES = 20_000_000
+"""More than the kernel keeps for a connection."""
+
+
 def connected(caller: Caller) -> socket.socket:
     return socket.create_connection((caller.http.base_url.host, caller.http.base_url.port), timeout=DEADLINE_SECONDS)
 
@@ -153,6 +158,34 @@ def test_a_head_that_never_ends_is_given_up(
                 received += chunk
         assert b"HTTP/1.1 408" in received
         assert b'"error"' in received
+
+
+def test_an_answer_that_nobody_reads_does_not_keep_its_connection(
+    scripted: Scripted, scripted_caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FLUSH_SECONDS_MAX", 0.2)
+    ended = threading.Event()
+    abort = connection.BoundedHttpProtocol._abort
+
+    def noted(protocol: connection.BoundedHttpProtocol) -> None:
+        abort(protocol)
+        ended.set()
+
+    monkeypatch.setattr(connection.BoundedHttpProtocol, "_abort", noted)
+    scripted.answer = lambda request: read_reply(request.call, {"text": "x" * UNREAD_BYTES}, 1)
+    body = b'{"request_id":"r","op":"doctor","input":{}}'
+    head = f"POST /v1/call HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+    with socket.socket() as idle:
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        idle.settimeout(DEADLINE_SECONDS)
+        idle.connect((scripted_caller.http.base_url.host, scripted_caller.http.base_url.port))
+        idle.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+        assert ended.wait(DEADLINE_SECONDS), "the connection is still waiting for its reader"
+        received = 0
+        with suppress(ConnectionResetError):
+            while chunk := idle.recv(65536):
+                received += len(chunk)
+        assert received < UNREAD_BYTES
 
 
 def test_a_head_without_bound_is_refused(scripted_caller: Caller) -> None:

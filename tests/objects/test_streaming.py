@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing, ObjectStore, ObjectStoreError, OutOfRange, PreconditionFailed
 from memoree.objects.blobs import BlobStore, blob_digest, blob_key
+from memoree.objects.filesystem import PRIVATE_DIRECTORY, FilesystemStore
 from memoree.objects.s3 import COPY_PART_BYTES, PUT_PART_BYTES, S3Settings, S3Store
 from memoree.objects.streaming import blob_windows, windows
 from stack_support import unique_prefix
@@ -284,5 +286,22 @@ def test_unfinished_writes_are_given_up_by_age(seaweedfs: S3Settings, prefix: st
             assert await store.abort_unfinished(prefix, before=datetime.now(UTC) - hour) == 0
             assert await store.abort_unfinished(prefix, before=datetime.now(UTC) + hour) == 1
             assert await store.abort_unfinished(prefix, before=datetime.now(UTC) + hour) == 0
+
+    asyncio.run(run())
+
+
+def test_what_a_killed_process_left_of_a_write_is_removed_by_age(tmp_path: Path) -> None:
+    store = FilesystemStore(tmp_path)
+
+    async def run() -> None:
+        await store.put("key", b"whole")
+        left = tmp_path / PRIVATE_DIRECTORY / "temporary" / "left"
+        left.write_bytes(b"half of")
+        hour = timedelta(hours=1)
+        assert await store.abort_unfinished("", before=datetime.now(UTC) - hour) == 0
+        assert left.exists(), "somebody may still be writing it"
+        assert await store.abort_unfinished("", before=datetime.now(UTC) + hour) == 1
+        assert not left.exists()
+        assert await store.get("key") is not None
 
     asyncio.run(run())

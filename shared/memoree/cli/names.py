@@ -43,11 +43,11 @@ def parse_revision(text: str, wanted: EntityType, revision_id: str | None) -> tu
     """The id of an entity, and the revision that its name or the option says. Raises `INVALID_REQUEST`, also when
     they disagree."""
     name = _of_type(text, wanted)
-    if name.revision_id is None or revision_id is None:
-        return name.entity_id, name.revision_id or revision_id
-    if name.revision_id != revision_id:
+    if name.revision_id is None:
+        return name.entity_id, revision_id
+    if revision_id is not None and name.revision_id != revision_id:
         invalid(f"{shown(text)} names another revision than {shown(revision_id)}; leave one of them out")
-    return name.entity_id, revision_id
+    return name.entity_id, name.revision_id
 
 
 def parse_entity(text: str) -> tuple[EntityType, str]:

@@ -16,6 +16,8 @@ CONNECTIONS_MAX = 2048
 HEAD_SECONDS_MAX = 10.0
 HEAD_BYTES_MAX = 64 * 1024
 PIPELINED_REQUESTS_MAX = 64
+FLUSH_SECONDS_MAX = 60.0
+"""For the last bytes of a connection that is being closed, whose client may have stopped reading."""
 
 
 class Unchunked:
@@ -45,7 +47,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers take too long or too many bytes.
 
     uvicorn (0.54) has a timeout for idle kept-alive connections only: a client that sends its head one byte at a
-    time, or never, keeps a connection for ever, and the parser buffers a header of any length.
+    time, or never, keeps a connection for ever, and the parser buffers a header of any length. So does one that stops
+    reading.
     """
 
     def __init__(
@@ -92,7 +95,25 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        super()._start_asgi_task(cycle, Unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app)
+        framed = Unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app
+        super()._start_asgi_task(cycle, self._watched(framed))
+
+    def _watched(self, app: ASGI3Application) -> ASGI3Application:
+        async def watched(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+            try:
+                await app(scope, receive, send)
+            finally:
+                self.loop.call_soon(self._bound_the_flush)  # by then uvicorn has closed what it is going to close
+
+        return watched
+
+    def _bound_the_flush(self) -> None:
+        """A closed transport waits for its client to take what is buffered, for ever if nobody reads (uvicorn 0.54)."""
+        if self.transport.is_closing():
+            self.loop.call_later(FLUSH_SECONDS_MAX, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abort()
 
     def on_response_complete(self) -> None:
         if not self.pipeline:

@@ -230,8 +230,14 @@ class FilesystemStore:
             yield name
 
     async def abort_unfinished(self, prefix: str, *, before: datetime) -> int:
-        """None here: what a crash left of a write is a temporary file, and removed as such."""
-        return 0
+        """Here they are temporary files, which know nothing of a prefix; those of writes under way are younger."""
+        return await in_thread(self._remove_temporary, before.timestamp())
+
+    def _remove_temporary(self, before: float) -> int:
+        with _os_errors(PRIVATE_DIRECTORY, writing=True):
+            self._prepare()
+            with self._directory([PRIVATE_DIRECTORY, "temporary"]) as directory:
+                return _remove_stale(directory, before)
 
     async def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
         found = self.list_sync(prefix, start_after=start_after)
@@ -313,7 +319,7 @@ class FilesystemStore:
             with self._directory([PRIVATE_DIRECTORY, "locks"], create=True):
                 pass
             with self._directory([PRIVATE_DIRECTORY, "temporary"], create=True) as directory:
-                _remove_stale(directory)
+                _remove_stale(directory, time.time() - TEMPORARY_AGE_SECONDS_MAX)
             self._prepared = True
 
     def _publish_grown(self, temporary: Temporary, key: str, size: int) -> None:
@@ -433,12 +439,15 @@ def _is_unicode(name: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _remove_stale(directory: int) -> None:
-    oldest = time.time() - TEMPORARY_AGE_SECONDS_MAX
+def _remove_stale(directory: int, before: float) -> int:
+    """Remove the files last written before that instant; how many they were."""
+    removed = 0
     for name in _entries(directory):
         with suppress(FileNotFoundError):
-            if os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime < oldest:
+            if os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime < before:
                 os.unlink(name, dir_fd=directory)
+                removed += 1
+    return removed
 
 
 def _lock(descriptor: int, key: str) -> None:

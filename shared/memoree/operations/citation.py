@@ -41,7 +41,7 @@ NEXT_ACTION: dict[ErrorKind, str] = {
     "unknown_artifact": "search again: the citation is of another store, or was changed on the way",
     "unknown_revision": "list the revisions with artifact.history",
     "range_required": "add #START-END, or read the whole revision with artifact.get",
-    "non_text_content": "read the revision with artifact.get",
+    "non_text_content": "read the revision with artifact.get; of more than 8 MiB, the bytes of a Range over HTTP",
     "utf8_boundary": "move START and END to where characters begin",
 }
 

@@ -63,7 +63,7 @@ class QueryAnalysis(BaseModel):
 
 
 class ProjectionStatus(BaseModel):
-    """No projections are kept, so none can match."""
+    """Projections are not looked at yet, so none can match."""
 
     state: Literal["no_candidates"] = "no_candidates"
     policy_version: Literal["cited_projection_candidate_v1"] = "cited_projection_candidate_v1"

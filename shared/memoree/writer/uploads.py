@@ -12,7 +12,7 @@ import asyncio
 import logging
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from weakref import WeakValueDictionary
 
 from blake3 import blake3
@@ -27,7 +27,7 @@ from memoree.objects.blobs import BlobStore, blob_key
 from memoree.objects.streaming import windows
 from memoree.queue import CommandQueue, Message, OutgoingMessage, QueueError
 from memoree.replication import layout
-from memoree.uploads import Upload, Uploads, not_as_declared
+from memoree.uploads import WRITES_END_WITHIN, Upload, Uploads, not_as_declared
 from memoree.writer.staging import ParkedCommandLost, UnknownCommand, mark_try, read_command
 
 GIVE_BACK_SECONDS = 1.0
@@ -165,6 +165,5 @@ async def sweep_all(store: ObjectStore, uploads: Uploads, now: datetime) -> None
         tenant = name.removeprefix(layout.TENANTS_PREFIX).removesuffix("/")
         if removed := await uploads.sweep(tenant):
             log.info("tenant %s: %d objects of expired uploads were removed", tenant, removed)
-    before = now - timedelta(seconds=limits.UPLOAD_REMOVAL_SECONDS)
-    if aborted := await store.abort_unfinished(layout.TENANTS_PREFIX, before=before):
+    if aborted := await store.abort_unfinished(layout.TENANTS_PREFIX, before=now - WRITES_END_WITHIN):
         log.info("%d unfinished writes of large objects were given up", aborted)
