@@ -116,7 +116,7 @@ def test_a_future_a_past_and_a_retracted_claim_get_no_bonus(bench: Workbench) ->
     bench.claim("cone one", valid_from="2030-01-01T00:00:00Z")
     bench.claim("cone two", valid_until="2020-01-01T00:00:00Z")
     bench.retract(bench.claim("cone three"))
-    bench.forget(bench.put("cone four"))
+    bench.forget(bench.put("four", title="cone four"))
     bench.revise_claim(bench.claim("cone five"), "Something else.")
     hits = bench.search("cone", include_historical=True)["hits"]
     assert len(hits) >= 5

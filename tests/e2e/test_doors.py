@@ -31,7 +31,15 @@ START_SECONDS_MAX = 30.0
 SCORE_DIGITS = 6
 """Recency makes scores of the same hit differ after that, by the time that passed."""
 LARGE = "large text with a needle in it. " * 1_000
-PROCESS_DEPENDENT = {"daemon_pid", "binary_version", "lifecycle_owner", "transport", "created_at", "updated_at"}
+PROCESS_DEPENDENT = {
+    "daemon_pid",
+    "running",
+    "binary_version",
+    "lifecycle_owner",
+    "transport",
+    "created_at",
+    "updated_at",
+}
 _ID = re.compile(r"\b(?:art|arev|clm|crev|att|evt|rel)_[0-9A-Z]{26}\b")
 _UNREAD = re.compile(r"req_(?:transport|cli)")
 """Requests that were refused before their id was read, here and there."""
