@@ -12,11 +12,15 @@ import pytest
 from memoree import limits
 from memoree.errors import Code, MemoreeError
 from memoree.objects import StoreUnavailable
+from memoree.reader import replicas as replicas_module
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.replicas import Replicas
 from replication.memory_store import Fault, MemoryStore
 
 from .recorded import TENANT, Recorder, Restores, environment
+
+INACTIVE_AFTER_SECONDS = 0.2
+"""What is refreshed in the background is not evicted meanwhile."""
 
 
 @pytest.fixture
@@ -133,6 +137,7 @@ def test_the_least_recently_used_replicas_go_first_and_those_in_use_never(
     make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "REPLICAS_MAX", 3)
+    monkeypatch.setattr(replicas_module, "ACTIVE_SECONDS", INACTIVE_AFTER_SECONDS)
 
     async def run() -> None:
         replicas = Replicas(make(staleness=0.01))
@@ -155,6 +160,7 @@ def test_the_bound_in_bytes_evicts_too_but_never_the_last_replica(
     make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "REPLICA_BYTES_MAX", 1)
+    monkeypatch.setattr(replicas_module, "ACTIVE_SECONDS", INACTIVE_AFTER_SECONDS)
 
     async def run() -> None:
         replicas = Replicas(make(staleness=0.01))

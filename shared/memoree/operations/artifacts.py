@@ -176,7 +176,9 @@ def get(view: View, call: Call[ArtifactGet]) -> ArtifactRecord:
     return ArtifactRecord.of(artifact, revision, content)
 
 
-@read("artifact.history", position=9, input=ArtifactHistoryInput, result=ArtifactHistory, needs_context=False)
+@read(
+    "artifact.history", position=9, input=ArtifactHistoryInput, result=ArtifactHistory, needs_context=False, short=True
+)
 def history(view: View, call: Call[ArtifactHistoryInput]) -> ArtifactHistory:
     wanted = call.input
     artifact = existing(view, wanted.artifact_id)

@@ -158,7 +158,7 @@ def retract(tx: Transaction, call: Call[ClaimRetract]) -> Applied:
     return Applied(records(tx, retracted, [revision])[0], commit_seq)
 
 
-@read("claim.get", position=12, input=ClaimGet, result=ClaimRecord, needs_context=False)
+@read("claim.get", position=12, input=ClaimGet, result=ClaimRecord, needs_context=False, short=True)
 def get(view: View, call: Call[ClaimGet]) -> ClaimRecord:
     claim = _existing(view, call.input.claim_id)
     if call.input.revision_id is None:
@@ -168,7 +168,7 @@ def get(view: View, call: Call[ClaimGet]) -> ClaimRecord:
     return records(view, claim, [revision])[0]
 
 
-@read("claim.history", position=13, input=ClaimHistoryInput, result=ClaimHistory, needs_context=False)
+@read("claim.history", position=13, input=ClaimHistoryInput, result=ClaimHistory, needs_context=False, short=True)
 def history(view: View, call: Call[ClaimHistoryInput]) -> ClaimHistory:
     wanted = call.input
     claim = _existing(view, wanted.claim_id)

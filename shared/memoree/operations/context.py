@@ -29,7 +29,7 @@ class ContextResolution(BaseModel):
     context: ResolvedContext
 
 
-@read("context.resolve", position=1, input=EmptyInput, result=ContextResolution, needs_context=True)
+@read("context.resolve", position=1, input=EmptyInput, result=ContextResolution, needs_context=True, short=True)
 def resolve(view: View, call: Call[EmptyInput]) -> ContextResolution:
     return ContextResolution(resolved=True, context=ResolvedContext.model_validate(call.echoed_context()))
 

@@ -168,7 +168,7 @@ def record(tx: Transaction, call: Call[FeedbackRecordInput]) -> Applied:
     return Applied(FeedbackRecord.of(feedback), commit_seq)
 
 
-@read("feedback.get", position=27, input=FeedbackGet, result=FeedbackRecord, needs_context=True)
+@read("feedback.get", position=27, input=FeedbackGet, result=FeedbackRecord, needs_context=True, short=True)
 def get(view: View, call: Call[FeedbackGet]) -> FeedbackRecord:
     feedback = rows.find(view.db, call.input.feedback_id)
     if feedback is None:

@@ -46,6 +46,8 @@ class Operation:
     side_effecting: bool = False
     long: bool = False
     """Whether it goes through the whole store: services keep such reads away from all others."""
+    short: bool = False
+    """Whether it reads some rows by an index and no blob: services need not hand such reads to a thread."""
 
     @property
     def mutating(self) -> bool:
@@ -86,12 +88,15 @@ def read(
     scope: Scope = "recall",
     side_effecting: bool = False,
     long: bool = False,
+    short: bool = False,
 ) -> Callable[[ReadFunction], ReadFunction]:
     """Declare a read; the decorated function computes its result from one snapshot. A `side_effecting` one leaves
     something outside the store, and still no commit."""
 
     def declare(run: ReadFunction) -> ReadFunction:
-        _declare(Read(name, position, input, result, scope, needs_context, horizon, side_effecting, long, run=run))
+        _declare(
+            Read(name, position, input, result, scope, needs_context, horizon, side_effecting, long, short, run=run)
+        )
         return run
 
     return declare

@@ -91,17 +91,18 @@ class RelationRecord(BaseModel):
 
 def relation_to_wire(relation: Relation) -> Json:
     """A `RelationRecord` as it is sent, without the model between: a page is read in less time than it is validated."""
+    relation_id, source_type, source_id, kind, target_type, target_id, metadata, created_at, row_id, *context = relation
     return {
-        "relation_id": relation.relation_id,
-        "source_type": relation.source_type,
-        "source_id": relation.source_id,
-        "relation": relation.relation,
-        "target_type": relation.target_type,
-        "target_id": relation.target_id,
-        "metadata": orjson.loads(relation.metadata),
-        "context": _context_to_wire(relation.workspace_id, relation.project_id, relation.task_id, relation.component),
-        "created_at": clock.wire(relation.created_at),
-        "relation_commit_seq": relation.row_id,
+        "relation_id": relation_id,
+        "source_type": source_type,
+        "source_id": source_id,
+        "relation": kind,
+        "target_type": target_type,
+        "target_id": target_id,
+        "metadata": orjson.loads(metadata),
+        "context": _context_to_wire(*context),
+        "created_at": clock.wire(created_at),
+        "relation_commit_seq": row_id,
     }
 
 
@@ -187,6 +188,7 @@ def put(tx: Transaction, call: Call[RelationPut]) -> Applied:
     result=RelationPage,
     needs_context=True,
     horizon=True,
+    short=True,
 )
 def list_relations(view: View, call: Call[RelationList]) -> Json:
     wanted = call.input

@@ -144,7 +144,7 @@ def register(tx: Transaction, call: Call[SourceRegister]) -> Applied:
     return _recorded(tx, call, source)
 
 
-@read("source.get", position=19, input=SourceGet, result=SourceRecord, needs_context=True)
+@read("source.get", position=19, input=SourceGet, result=SourceRecord, needs_context=True, short=True)
 def get(view: View, call: Call[SourceGet]) -> SourceRecord:
     return SourceRecord.of(in_write_scope(view, call))
 

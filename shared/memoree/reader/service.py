@@ -36,6 +36,7 @@ from memoree.reader.generation import Generation
 from memoree.reader.pace import Pace
 from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
+from memoree.reader.short_reads import ShortReads
 from memoree.reader.upkeep import RemoteUpkeep
 from memoree.replication import layout
 from memoree.service import (
@@ -74,6 +75,7 @@ class ReplicatedService:
         self._replicas = Replicas(environment)
         self._pace = Pace()
         self._long_reads = LongReads()
+        self._short_reads = ShortReads()
         self._blob_cache = BlobCache(limits.BLOB_CACHE_BYTES_MAX)
         self._cursor_key: bytes | None = None
         self._uploads = Uploads(
@@ -121,15 +123,20 @@ class ReplicatedService:
         self, tenant: str, replica: Replica, call: Call[Any], *, strong: bool
     ) -> tuple[dict[str, Any], int]:
         """What a read finds, and the commit number of that."""
-        if not call.operation.long:
+        operation = call.operation
+        if operation.short:
+            kind = (tenant, operation.name)
+            work = self._short_reads.timed(kind, lambda view: run_read(view, call))
+            return await self._seen(tenant, replica, work, strong=strong, at_once=self._short_reads.run_at_once(kind))
+        if not operation.long:
             return await self._seen(tenant, replica, lambda view: run_read(view, call), strong=strong)
 
         def begin(threads: Executor, stop: Stop) -> Awaitable[tuple[dict[str, Any], int]]:
-            def work(view: View) -> dict[str, Any]:
+            def stoppable(view: View) -> dict[str, Any]:
                 with stop.watching(view) as watched:
                     return run_read(watched, call)
 
-            return self._seen(tenant, replica, work, strong=strong, executor=threads)
+            return self._seen(tenant, replica, stoppable, strong=strong, executor=threads)
 
         return await self._long_reads.run(tenant, begin)
 
@@ -154,24 +161,31 @@ class ReplicatedService:
         *,
         strong: bool,
         executor: Executor | None = None,
+        at_once: bool = False,
     ) -> tuple[Result, int]:
         """What `work` finds in the newest generation, and the commit number of that."""
         generation = replica.generation
         try:
-            result = await self._on_view(tenant, generation, work, executor)
+            result = await self._on_view(tenant, generation, work, executor, at_once=at_once)
         except MemoreeError as error:
             if error.code is not Code.NOT_FOUND or strong:
                 raise
             # Exact lookups take no `min_commit_seq`, and "does not exist" is final: look at head before saying it.
             await replica.refresh_anew()
             generation = replica.generation
-            result = await self._on_view(tenant, generation, work, executor)
+            result = await self._on_view(tenant, generation, work, executor, at_once=at_once)
         return result, generation.meta.commit_seq
 
     async def _on_view(
-        self, tenant: str, generation: Generation, work: Callable[[View], Result], executor: Executor | None = None
+        self,
+        tenant: str,
+        generation: Generation,
+        work: Callable[[View], Result],
+        executor: Executor | None = None,
+        *,
+        at_once: bool = False,
     ) -> Result:
-        """Run in a thread over the newest generation; all a request reads comes from it."""
+        """Run in a thread, or at once, over the newest generation; all a request reads comes from it."""
         blobs = LoopBlobs(self._blob_store(tenant), self._loop)
         upkeep = RemoteUpkeep(self._environment.store, tenant, self._loop)
 
@@ -179,6 +193,9 @@ class ReplicatedService:
             now = clock.stored(self._environment.clock())
             return work(View(db, blobs, self._environment.facts, generation.meta, now, upkeep=upkeep))
 
+        if at_once:
+            with generation.connection() as db:
+                return look(db)
         return await generation.read(executor or self._environment.executor, look)
 
     # --- writes -------------------------------------------------------------------------------------------------
