@@ -11,7 +11,7 @@ import pytest
 from blake3 import blake3
 
 from e2e.client import CONTEXT
-from e2e.deployment import Deployment, memoree
+from e2e.deployment import Deployment, memoree, until
 from memoree import limits
 
 pytestmark = pytest.mark.stack
@@ -46,8 +46,11 @@ def test_feedback_is_recorded_by_one_process_and_read_from_another(stack: Deploy
     first = result_of(stack, tenant, *line, "--retain-query")
     second = result_of(stack, tenant, *line)
     assert first["query_fingerprint"] == second["query_fingerprint"]
-    listed = result_of(stack, tenant, "feedback", "list")["feedback"]
-    assert [record["feedback_id"] for record in listed] == [second["feedback_id"], first["feedback_id"]]
+
+    def listed() -> list[str]:
+        return [record["feedback_id"] for record in result_of(stack, tenant, "feedback", "list")["feedback"]]
+
+    until(lambda: listed() == [second["feedback_id"], first["feedback_id"]], "both records, by whichever process")
     assert [case["query"] for case in result_of(stack, tenant, "feedback", "export")["cases"]] == ["which cone"]
 
 
