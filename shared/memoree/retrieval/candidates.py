@@ -103,6 +103,8 @@ class Candidate:
     literals: int
     chunk_row: int | None = None
     typo: TypoMatch | None = None
+    is_disputed: bool = False
+    is_retained: bool = field(default=False, init=False)
     written_literals: int = field(default=0, init=False)
     fusion_score: float = field(default=0.0, init=False)
 

@@ -158,12 +158,11 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A member of the page on its way to its final place; `position` is its place by relevance."""
+    """A candidate with what its row says, on its way to its place on a page."""
 
     candidate: Candidate
     facts: Facts
     entity: Entity
-    position: int
     recency_eligible: bool
     recency_bonus: float
 
@@ -178,25 +177,36 @@ class Ranked:
         return Standing((*tier, facts.matched_units), self.score)
 
 
-def hits_of(db: apsw.Connection, query: Query, page: Sequence[Candidate], *, now: str, recency: bool) -> list[Hit]:
-    """The hits of a page whose membership is final, in their final order."""
+def ranked_of(
+    db: apsw.Connection, query: Query, candidates: Sequence[Candidate], *, now: str, recency: bool
+) -> list[Ranked]:
+    """The candidates, in the order given, with what their rows say and what recency would add to their scores."""
     instant = Instant(now)
-    entities = _entities(db, page, instant)
+    entities = _entities(db, candidates, instant)
     ranked = []
-    for position, candidate in enumerate(page, start=1):
-        facts = facts_of(query, candidate)
+    for candidate in candidates:
         entity = entities[candidate.entity_type, candidate.revision_row]
         eligible = entity.is_current and entity.effective_at <= now
         gained = 0.0
         if recency and eligible:
             effective = clock.from_stored(entity.effective_at)
             gained = bonus(candidate.fusion_score, entity.decay, effective, clock.from_stored(now))
-        ranked.append(Ranked(candidate, facts, entity, position, eligible, gained))
-    final = promoted([(item, item.standing) for item in ranked]) if recency else ranked
-    return [_hit(query, item, place, instant=instant, recency=recency) for place, item in enumerate(final, start=1)]
+        ranked.append(Ranked(candidate, facts_of(query, candidate), entity, eligible, gained))
+    return ranked
 
 
-def _hit(query: Query, item: Ranked, place: int, *, instant: Instant, recency: bool) -> Hit:
+def placed(query: Query, page: Sequence[Ranked], *, now: str, recency: bool) -> list[Hit]:
+    """The hits of a page whose membership is final, given in relevance order, in their final order."""
+    instant = Instant(now)
+    positions = list(enumerate(page, start=1))
+    final = promoted([(item, item[1].standing) for item in positions]) if recency else positions
+    return [
+        _hit(query, item, position, place, instant=instant, recency=recency)
+        for place, (position, item) in enumerate(final, start=1)
+    ]
+
+
+def _hit(query: Query, item: Ranked, position: int, place: int, *, instant: Instant, recency: bool) -> Hit:
     entity = item.entity
     return Hit(
         entity_type=item.candidate.entity_type,
@@ -208,7 +218,7 @@ def _hit(query: Query, item: Ranked, place: int, *, instant: Instant, recency: b
         citation=entity.citation,
         context=entity.context,
         score=item.score,
-        ranking=_ranking(query, item, place, instant=instant, recency=recency),
+        ranking=_ranking(query, item, position, place, instant=instant, recency=recency),
         matched_by=_matched_by(item, recency=recency),
         provenance={
             **entity.provenance,
@@ -218,7 +228,7 @@ def _hit(query: Query, item: Ranked, place: int, *, instant: Instant, recency: b
     )
 
 
-def _ranking(query: Query, item: Ranked, place: int, *, instant: Instant, recency: bool) -> Ranking:
+def _ranking(query: Query, item: Ranked, position: int, place: int, *, instant: Instant, recency: bool) -> Ranking:
     candidate, facts, entity = item.candidate, item.facts, item.entity
     phrases = query.phrase_mask
     return Ranking(
@@ -227,7 +237,7 @@ def _ranking(query: Query, item: Ranked, place: int, *, instant: Instant, recenc
         recency_eligible=item.recency_eligible,
         lexical_score=candidate.lexical_score,
         recency_bonus=item.recency_bonus,
-        lexical_position=item.position,
+        lexical_position=position,
         final_position=place,
         max_promotion=PROMOTION_MAX,
         effective_at=clock.wire(entity.effective_at),

@@ -11,6 +11,7 @@ from memoree.retrieval.query import Query
 
 LEXICAL_POLICY: Final = "lexical_qualification_v2"
 TYPO_POLICY: Final = "trigram_typo_v1"
+PROJECTION_POLICY: Final = "cited_projection_candidate_v1"
 FUSION_POLICY: Final = "tiered_rrf_v2"
 
 _RANK_CONSTANT = 60
