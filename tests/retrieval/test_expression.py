@@ -8,13 +8,14 @@ import pytest
 from memoree import limits
 from memoree.errors import MemoreeError
 from memoree.retrieval.expression import PHRASES_MAX, Expression, expression_of
-from memoree.retrieval.inflection import VARIANTS_MAX
-from memoree.retrieval.query import analyze
+from memoree.retrieval.query import Unit, analyze
 
 from .store import Store
 
 WORDS_MAX = limits.QUERY_WORDS_MAX
-PHRASES_OF_WORDS_MAX = WORDS_MAX * (VARIANTS_MAX + 1)
+BYTES_PER_PAIR = 6
+PHRASES_OF_WORDS_MAX = 3 * WORDS_MAX
+"""As written, by its term, and as part of a literal. The pairs of an unspaced run come on top."""
 MIXED_LINE = "a 设备 用户 b c 中文 text line\n"
 HOSTILE = {
     "common words": " ".join(["a", "b", "c", "text", "line", "设备", "用户", "中文"] * 6),
@@ -42,7 +43,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.mark.fault_class(55)
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_query_has_more_phrases_than_its_words_have_forms(kind: str) -> None:
-    expression = expression_of(analyze(HOSTILE[kind]))
+    expression = expression_of(analyze(HOSTILE[kind]), "claim")
     assert 0 < expression.phrase_count <= PHRASES_OF_WORDS_MAX <= PHRASES_MAX
     assert expression.match.count('"') == 2 * expression.phrase_count
 
@@ -64,11 +65,12 @@ def test_every_change_of_script_counts_as_a_word(text: str) -> None:
 
 @pytest.mark.fault_class(55)
 def test_equal_phrases_are_written_once() -> None:
-    assert expression_of(analyze("a设" * 24)).match == '("a" AND "设" *)'
-    folded = expression_of(analyze("log logs"))
+    mixed = expression_of(analyze("a设" * 24), "claim")
+    assert mixed.unit_matches == ['({statement} : "a" AND {cjk} : "设" *)']
+    folded = expression_of(analyze("log logs"), "claim")
     assert folded.phrase_count == len(folded.match.split(" OR ")) == len(set(folded.match.split(" OR ")))
-    repeated = expression_of(analyze('cone-6 "cone 6" cone-6'))
-    assert repeated.match == '"cone 6"'
+    repeated = expression_of(analyze('cone-6 "cone 6" cone-6'), "claim")
+    assert repeated.match == '{statement} : "cone 6" OR {terms} : "cone" OR {terms} : "6"'
     assert repeated.units == repeated.literals
 
 
@@ -78,7 +80,10 @@ def test_units_that_share_a_phrase_are_both_matched(store: Store) -> None:
 
 
 def test_spellings_past_the_bound_are_left_out() -> None:
-    expression = Expression()
-    alternatives, match = expression.add(((f"w{number}",), 1.0) for number in range(PHRASES_MAX + 1))
-    assert len(alternatives) == expression.phrase_count == match.count(" OR ") + 1 == PHRASES_MAX
-    assert expression.add([(("w7",), 0.9)])[0][0].phrases == (7,)
+    unit = Unit(("w",), is_phrase=False)
+    expression = Expression.over("claim", 2)
+    expression.spell(0, unit, (((f"w{number}",), 1.0) for number in range(PHRASES_MAX + 1)))
+    assert len(expression.units[0]) == expression.phrase_count == PHRASES_MAX
+    assert expression.unit_matches[0].count(" OR ") + 1 == PHRASES_MAX
+    expression.spell(1, unit, [(("w7",), 0.9)])
+    assert expression.units[1][0].phrases == (7,)

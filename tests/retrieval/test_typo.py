@@ -5,7 +5,8 @@ from itertools import product
 
 import pytest
 
-from memoree.retrieval.typo import SIMILARITY, SIMILARITY_ONE_WORD, WORD_CHARS_MAX, WORD_CHARS_MIN, Vocabulary
+from memoree.retrieval.text import GUESSABLE_CHARS_MAX, GUESSABLE_CHARS_MIN
+from memoree.retrieval.typo import SIMILARITY, SIMILARITY_ONE_WORD, Vocabulary
 
 from .store import ELSEWHERE, HERE, Json, Store
 
@@ -123,18 +124,24 @@ def misspelled(word: str, letters: int) -> str:
     return word[: len(word) - letters] + "z" * letters
 
 
+def vocabulary(word: str) -> Vocabulary:
+    learned = Vocabulary()
+    learned.learn([(1, word)])
+    return learned
+
+
 @pytest.mark.parametrize("threshold", [SIMILARITY_ONE_WORD, SIMILARITY])
-@pytest.mark.parametrize("length", range(WORD_CHARS_MIN, WORD_CHARS_MAX + 1))
+@pytest.mark.parametrize("length", range(GUESSABLE_CHARS_MIN, GUESSABLE_CHARS_MAX + 1))
 def test_similarity_of_exactly_the_threshold_is_enough(length: int, threshold: Fraction) -> None:
     word = ("abcdefghijklmnopqrstuvwxy" * 2)[:length]
     per_cent = int(threshold * 100)
     edits = length * (100 - per_cent) // 100
-    assert [g.words for g in Vocabulary([word]).guesses(misspelled(word, edits), threshold)] == [(word,)]
-    assert Vocabulary([word]).guesses(misspelled(word, edits + 1), threshold) == []
-    for shorter in range(WORD_CHARS_MIN, length):
+    assert [g.words for g in vocabulary(word).guesses(misspelled(word, edits), threshold)] == [(word,)]
+    assert vocabulary(word).guesses(misspelled(word, edits + 1), threshold) == []
+    for shorter in range(GUESSABLE_CHARS_MIN, length):
         reached = (length - shorter) * 100 <= length * (100 - per_cent)
-        assert bool(Vocabulary([word]).guesses(word[:shorter], threshold)) is reached
-        assert bool(Vocabulary([word[:shorter]]).guesses(word, threshold)) is reached
+        assert bool(vocabulary(word).guesses(word[:shorter], threshold)) is reached
+        assert bool(vocabulary(word[:shorter]).guesses(word, threshold)) is reached
 
 
 @pytest.mark.parametrize(("wrong", "right"), [("hause", "house"), ("yecht", "yacht"), ("thermacoople", "thermocouple")])

@@ -2,7 +2,7 @@
 
 The FTS tables hold no text (`content = ''`), only postings of its folded form (`memoree.retrieval.text`). Row ids
 are those of `artifact_chunks`, `claim_revisions` and `projections`. Removing a row therefore needs the very text it was
-made from.
+made from. Words stay in `words` when their last row goes: one is a guess only where a visible row has it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
+import orjson
 
+from memoree.database import derivations
 from memoree.database.connection import one, scalar
 from memoree.retrieval.chunker import Span, chunks
-from memoree.retrieval.text import Segments, segments
+from memoree.retrieval.text import Segments, guessable_words, segments
 
 _NEXT_CHUNK_ROW = "SELECT coalesce(max(row_id), 0) + 1 FROM artifact_chunks"
 _INSERT_CHUNK = "INSERT INTO artifact_chunks VALUES (?, ?, ?, ?, ?, ?)"
@@ -23,14 +25,29 @@ _REVISION = "SELECT title, body FROM artifact_revisions WHERE row_id = ?"
 _STATEMENT = "SELECT statement FROM claim_revisions WHERE row_id = ?"
 _PROJECTION = "SELECT text FROM projections WHERE row_id = ? AND status = 'active'"
 
-_INSERT_ARTIFACT = "INSERT INTO artifact_fts (rowid, title, body, title_cjk, body_cjk) VALUES (?, ?, ?, ?, ?)"
-_DELETE_ARTIFACT = """
-    INSERT INTO artifact_fts (artifact_fts, rowid, title, body, title_cjk, body_cjk) VALUES ('delete', ?, ?, ?, ?, ?)
+_INSERT_ARTIFACT = """
+    INSERT INTO artifact_fts (rowid, title, body, title_cjk, body_cjk, title_terms, body_terms)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
 """
-_INSERT_CLAIM = "INSERT INTO claim_fts (rowid, statement, cjk) VALUES (?, ?, ?)"
-_DELETE_CLAIM = "INSERT INTO claim_fts (claim_fts, rowid, statement, cjk) VALUES ('delete', ?, ?, ?)"
-_INSERT_PROJECTION = "INSERT INTO projection_fts (rowid, text, cjk) VALUES (?, ?, ?)"
-_DELETE_PROJECTION = "INSERT INTO projection_fts (projection_fts, rowid, text, cjk) VALUES ('delete', ?, ?, ?)"
+_DELETE_ARTIFACT = """
+    INSERT INTO artifact_fts (artifact_fts, rowid, title, body, title_cjk, body_cjk, title_terms, body_terms)
+    VALUES ('delete', ?, ?, ?, ?, ?, ?, ?)
+"""
+_INSERT_CLAIM = "INSERT INTO claim_fts (rowid, statement, cjk, terms) VALUES (?, ?, ?, ?)"
+_DELETE_CLAIM = "INSERT INTO claim_fts (claim_fts, rowid, statement, cjk, terms) VALUES ('delete', ?, ?, ?, ?)"
+_INSERT_PROJECTION = "INSERT INTO projection_fts (rowid, text, cjk, terms) VALUES (?, ?, ?, ?)"
+_DELETE_PROJECTION = """
+    INSERT INTO projection_fts (projection_fts, rowid, text, cjk, terms) VALUES ('delete', ?, ?, ?, ?)
+"""
+_INSERT_WORDS = "INSERT OR IGNORE INTO words (word) SELECT value FROM json_each(?)"
+
+_ALL_CHUNKS = """
+    SELECT c.row_id, r.title,
+        coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))
+    FROM artifact_chunks AS c CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row ORDER BY c.row_id
+"""
+_ALL_STATEMENTS = "SELECT row_id, statement FROM claim_revisions ORDER BY row_id"
+_ALL_PROJECTIONS = "SELECT row_id, text FROM projections WHERE status = 'active' ORDER BY row_id"
 
 _NO_BODY = Span(0, 0)
 
@@ -46,17 +63,21 @@ def index_artifact_revision(
     """
     data = (text or "").encode()
     folded_title = segments(title)
+    _learn_words(db, folded_title)
     first_row = scalar(db, _NEXT_CHUNK_ROW)
     for ordinal, span in enumerate(chunks(data) if data else (_NO_BODY,)):
         body = data[span.start : span.end].decode()
         kept = None if stored_inline else body
         db.execute(_INSERT_CHUNK, (first_row + ordinal, revision_row, ordinal, span.start, span.end, kept))
-        db.execute(_INSERT_ARTIFACT, _artifact_row(first_row + ordinal, folded_title, body))
+        _index_chunk(db, first_row + ordinal, folded_title, body)
+    derivations.record(db, revision_row=revision_row, text=text or "")
 
 
 def index_claim_revision(db: apsw.Connection, *, revision_row: int, statement: str) -> None:
     """Make a revision of a claim findable by its statement."""
-    db.execute(_INSERT_CLAIM, (revision_row, *segments(statement)))
+    folded = segments(statement)
+    db.execute(_INSERT_CLAIM, (revision_row, *folded))
+    _learn_words(db, folded)
 
 
 def index_projection(db: apsw.Connection, *, projection_row: int, text: str) -> None:
@@ -71,8 +92,9 @@ def unindex_artifact_revision(db: apsw.Connection, *, revision_row: int) -> None
     title, body = revision
     folded_title = segments(title)
     for chunk_row, text in _chunk_texts(db, revision_row, body):
-        db.execute(_DELETE_ARTIFACT, _artifact_row(chunk_row, folded_title, text))
+        db.execute(_DELETE_ARTIFACT, _artifact_row(chunk_row, folded_title, segments(text)))
     db.execute(_DELETE_CHUNKS, (revision_row,))
+    derivations.remove(db, revision_row)
 
 
 def unindex_claim_revision(db: apsw.Connection, *, revision_row: int) -> None:
@@ -89,9 +111,33 @@ def unindex_projection(db: apsw.Connection, *, projection_row: int) -> None:
     db.execute(_DELETE_PROJECTION, (projection_row, *segments(text)))
 
 
-def _artifact_row(chunk_row: int, title: Segments, body: str) -> tuple[int, str, str, str, str]:
-    folded_body = segments(body)
-    return chunk_row, title.words, folded_body.words, title.pairs, folded_body.pairs
+def rebuild(db: apsw.Connection) -> None:
+    """Index every revision and active projection of a store whose index is empty."""
+    for chunk_row, title, body in db.execute(_ALL_CHUNKS):
+        folded_title = segments(str(title))
+        _learn_words(db, folded_title)
+        _index_chunk(db, int(str(chunk_row)), folded_title, str(body or ""))
+    for revision_row, statement in db.execute(_ALL_STATEMENTS):
+        index_claim_revision(db, revision_row=int(str(revision_row)), statement=str(statement))
+    for projection_row, text in db.execute(_ALL_PROJECTIONS):
+        index_projection(db, projection_row=int(str(projection_row)), text=str(text))
+    derivations.rebuild(db)
+
+
+def _index_chunk(db: apsw.Connection, chunk_row: int, title: Segments, body: str) -> None:
+    folded = segments(body)
+    db.execute(_INSERT_ARTIFACT, _artifact_row(chunk_row, title, folded))
+    _learn_words(db, folded)
+
+
+def _learn_words(db: apsw.Connection, folded: Segments) -> None:
+    """Let misspelled words of a query be compared with the words of a text."""
+    if learned := guessable_words(folded.words):
+        db.execute(_INSERT_WORDS, (orjson.dumps(learned).decode(),))
+
+
+def _artifact_row(chunk_row: int, title: Segments, body: Segments) -> tuple[int, str, str, str, str, str, str]:
+    return chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, body.terms
 
 
 def _chunk_texts(db: apsw.Connection, revision_row: int, body: bytes | None) -> list[tuple[int, str]]:

@@ -7,11 +7,11 @@ from importlib import resources
 import apsw
 
 from memoree.clock import stored, utc_now
-from memoree.database import integrity
+from memoree.database import index, integrity
 from memoree.database.connection import scalar
 from memoree.errors import Code, MemoreeError, shown
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 EMPTY_INTEGRITY = bytes(32)
 MIGRATION_RETRY_SECONDS = 5.0
 
@@ -91,3 +91,6 @@ def _apply(db: apsw.Connection, version: int) -> None:
     elif version == 2:
         counted = integrity.with_log(scalar(db, "SELECT integrity FROM meta"), db)
         db.execute("UPDATE meta SET schema_version = ?, integrity = ?", (version, counted))
+    elif version == 3:
+        index.rebuild(db)
+        db.execute("UPDATE meta SET schema_version = ?", (version,))

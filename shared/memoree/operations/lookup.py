@@ -93,7 +93,7 @@ def open_lookup(view: View, call: Call[Any], bounds: Sequence[Bound], *, histori
 class QueryAnalysis(BaseModel):
     """How the query was read; displays are lower-cased words, phrases their words joined by spaces."""
 
-    policy_version: Literal["lexical_qualification_v2"] = LEXICAL_POLICY
+    policy_version: Literal["lexical_qualification_v3"] = LEXICAL_POLICY
     normalized_query: str
     content_units: list[str]
     phrase_groups: list[str]

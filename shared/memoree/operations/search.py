@@ -22,7 +22,8 @@ from memoree.operations.registry import read
 from memoree.operations.view import View
 from memoree.retrieval.engine import cut
 from memoree.retrieval.hits import Hit
-from memoree.retrieval.qualify import FUSION_POLICY, LEXICAL_POLICY, PROJECTION_POLICY, TYPO_POLICY, coverage
+from memoree.retrieval.projections import PROJECTION_POLICY
+from memoree.retrieval.qualify import FUSION_POLICY, LEXICAL_POLICY, TYPO_POLICY, coverage
 from memoree.retrieval.recency import RECENCY_POLICY
 
 RETRIEVAL_MODE = "+".join(("sqlite_fts5_bm25", LEXICAL_POLICY, TYPO_POLICY, PROJECTION_POLICY, FUSION_POLICY))

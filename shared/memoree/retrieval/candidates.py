@@ -6,30 +6,29 @@ order and stop with the window, so that a filter can starve the window of time b
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import combinations
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import apsw
 
-from memoree.retrieval.expression import Expression, Matched
+from memoree.retrieval.expression import EntityType, Expression, Matched
 from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
 
-EntityType = Literal["artifact", "claim"]
-
-CLAIM_COLUMNS = 0b11
-TITLE_COLUMNS = 0b0101
-BODY_COLUMNS = 0b1010
+CLAIM_COLUMNS = 0b111
+TITLE_COLUMNS = 0b010101
+BODY_COLUMNS = 0b101010
 ARTIFACT_COLUMNS = TITLE_COLUMNS | BODY_COLUMNS
-IN_TITLE = "{title title_cjk} : "
-"""Before an expression in brackets: held against titles only."""
+IN_TITLE = "{title title_cjk title_terms} : "
+IN_BODY = "{body body_cjk body_terms} : "
+"""Before an expression in brackets: held against titles or bodies only."""
 
 _MASKS = {
-    columns: sum(1 << column for column in columns) for count in range(5) for columns in combinations(range(4), count)
+    columns: sum(1 << column for column in columns) for count in range(7) for columns in combinations(range(6), count)
 }
 """Column numbers, as FTS5 names them, to bits."""
 
@@ -39,10 +38,8 @@ CHUNKS_JUDGED_MAX = 16
 """Best-scoring chunks of one revision among which the cited one is chosen."""
 _UNBOUNDED = -1
 
-_ARTIFACT_RANK = "bm25(5.0, 1.0, 5.0, 1.0)"
-
 CLAIM_CANDIDATES = f"""
-    SELECT claim_fts.rowid, claim_fts.rank, phrase_columns(claim_fts), r.sys_from
+    SELECT claim_fts.rowid, claim_fts.rank, phrase_columns(claim_fts), r.sys_from, e.status = 'conflicted'
     FROM claim_fts
     CROSS JOIN claim_revisions AS r ON r.row_id = claim_fts.rowid
     CROSS JOIN claims AS e ON e.row_id = r.claim_row
@@ -57,7 +54,7 @@ ARTIFACT_CANDIDATES = f"""
     CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
     CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
     CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    WHERE artifact_fts MATCH :match AND artifact_fts.rank MATCH '{_ARTIFACT_RANK}' AND {SHOWN_ARTIFACT}
+    WHERE artifact_fts MATCH :match AND {SHOWN_ARTIFACT}
     ORDER BY artifact_fts.rank LIMIT :rows_max
 """  # noqa: S608 - constant predicates
 
@@ -67,15 +64,14 @@ _TITLED_CANDIDATES = f"""
     CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
     CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
     CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    WHERE artifact_fts MATCH :match AND artifact_fts.rank MATCH '{_ARTIFACT_RANK}' AND c.ordinal = 0
-        AND {TITLED_ARTIFACT}
+    WHERE artifact_fts MATCH :match AND c.ordinal = 0 AND {TITLED_ARTIFACT}
     ORDER BY artifact_fts.rank LIMIT :rows_max
 """  # noqa: S608 - constant predicates
 """Of artifacts known by their titles only; every chunk has the title, so the first one stands for all."""
 
 _BEST_CHUNKS = f"""
     SELECT rowid, rank, phrase_columns(artifact_fts) FROM artifact_fts
-    WHERE artifact_fts MATCH :match AND rank MATCH '{_ARTIFACT_RANK}' AND rowid BETWEEN :first AND :last
+    WHERE artifact_fts MATCH :match AND rowid BETWEEN :first AND :last
     ORDER BY rank LIMIT {CHUNKS_JUDGED_MAX}
 """  # noqa: S608 - constants
 _ANY_CHUNK = "SELECT 1 FROM artifact_fts WHERE artifact_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
@@ -89,11 +85,23 @@ class TypoMatch:
     similarity: float
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectionMatch:
+    """The projection of a revision that matches best, and its score."""
+
+    projection_row: int
+    score: float
+
+
 @dataclass(slots=True)
 class Candidate:
     """A revision that matches. `units` and `literals` have one bit per unit and literal of the query, `literals` for
     those whose words stand together and `written_literals` for those that stand there with their punctuation.
-    `chunk_row` is the chunk that shows the match, `None` for a claim and for a match of the title."""
+    `chunk_row` is the chunk that shows the match, `None` for a claim and for a match of the title.
+
+    `corrected` has a bit per unit that is taken for a misspelled ordinary word, whether this row has that or not.
+    An anchored candidate is one that an adapter's anchor names. `is_retained` marks a disputed claim that conflict
+    retention put on the page."""
 
     entity_type: EntityType
     revision_row: int
@@ -103,7 +111,10 @@ class Candidate:
     literals: int
     chunk_row: int | None = None
     typo: TypoMatch | None = None
+    projection: ProjectionMatch | None = None
     is_disputed: bool = False
+    is_anchored: bool = False
+    corrected: int = field(default=0, init=False)
     is_retained: bool = field(default=False, init=False)
     written_literals: int = field(default=0, init=False)
     fusion_score: float = field(default=0.0, init=False)
@@ -119,6 +130,7 @@ class Row(NamedTuple):
     revision_row: int
     ordinal: int = 0
     last_ordinal: int = 0
+    is_disputed: bool = False
 
 
 _prepared: WeakSet[apsw.Connection] = WeakSet()
@@ -141,10 +153,10 @@ def claim_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window
     bindings = {**scope, "match": match, "rows_max": window + TIED_ROWS_MAX}
     rows: list[Row] = []
     with closing(db.execute(CLAIM_CANDIDATES, bindings)) as cursor:
-        for fts_row, rank, columns, commit_seq in cursor:
+        for fts_row, rank, columns, commit_seq, is_disputed in cursor:
             if len(rows) >= window and rank != rows[-1].rank:
                 break
-            rows.append(Row(fts_row, rank, columns, commit_seq, fts_row))
+            rows.append(Row(fts_row, rank, columns, commit_seq, fts_row, is_disputed=bool(is_disputed)))
     if len(rows) > window:
         rows.sort(key=lambda row: (row.rank, -row.commit_seq))
     return rows[:window]
@@ -167,34 +179,37 @@ def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], win
     return list(best.values())
 
 
+def with_closest(rows: list[Row], closest: Iterable[Row]) -> list[Row]:
+    """Rows of a full window, and those beyond its edge that match most closely. Their score is at most the edge's."""
+    known = {row.revision_row for row in rows}
+    return rows + [row._replace(rank=rows[-1].rank) for row in closest if row.revision_row not in known]
+
+
 def _rows(db: apsw.Connection, statement: str, match: str, scope: Mapping[str, Any]) -> Generator[Row, None, None]:
     """All of them, read as they are asked for."""
     with closing(db.execute(statement, {**scope, "match": match, "rows_max": _UNBOUNDED})) as cursor:
         yield from (Row(*values) for values in cursor)
 
 
-def claim_candidates(
-    db: apsw.Connection, expression: Expression, scope: Mapping[str, Any], window: int
-) -> list[Candidate]:
-    return [
-        Candidate(
-            "claim",
-            row.revision_row,
-            row.commit_seq,
-            max(0.0, -row.rank),
-            *expression.matched(row.columns, CLAIM_COLUMNS),
-        )
-        for row in claim_rows(db, expression.match, scope, window)
-    ]
+def claim_candidates(expression: Expression, rows: Iterable[Row]) -> list[Candidate]:
+    """Rows that match at least one unit."""
+    found = []
+    for row in rows:
+        units, literals = expression.matched(row.columns, CLAIM_COLUMNS)
+        if units:
+            score = max(0.0, -row.rank)
+            candidate = Candidate("claim", row.revision_row, row.commit_seq, score, units, literals)
+            candidate.is_disputed = row.is_disputed
+            found.append(candidate)
+    return found
 
 
 def artifact_candidates(
-    db: apsw.Connection, expression: Expression, scope: Mapping[str, Any], window: int, phrase_mask: int
+    db: apsw.Connection, expression: Expression, rows: Iterable[Row], phrase_mask: int
 ) -> list[Candidate]:
-    return [
-        _artifact_candidate(db, expression, row, phrase_mask)
-        for row in artifact_rows(db, expression.match, scope, window)
-    ]
+    """Revisions that match at least one unit."""
+    judged = (_artifact_candidate(db, expression, row, phrase_mask) for row in rows)
+    return [candidate for candidate in judged if candidate.units]
 
 
 def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, phrase_mask: int) -> Candidate:
@@ -230,7 +245,7 @@ def closeness(units: int, phrase_mask: int) -> tuple[int, int]:
 
 def _judged_chunks(db: apsw.Connection, expression: Expression, first: int, last: int) -> list[tuple[int, Matched]]:
     """The chunks whose body matches best, best first; ties in the order of the body."""
-    bindings = {"match": f"{{body body_cjk}} : ({expression.match})", "first": first, "last": last}
+    bindings = {"match": f"{IN_BODY}({expression.match})", "first": first, "last": last}
     rows: list[tuple[Any, ...]] = sorted(db.execute(_BEST_CHUNKS, bindings), key=lambda row: (row[1], row[0]))
     return [(chunk_row, expression.matched(columns, BODY_COLUMNS)) for chunk_row, _, columns in rows]
 

@@ -8,11 +8,20 @@ from typing import Any, Literal
 
 import apsw
 
-from memoree.retrieval.candidates import Candidate, artifact_candidates, claim_candidates, prepare
+from memoree.retrieval.candidates import (
+    Candidate,
+    artifact_candidates,
+    artifact_rows,
+    claim_candidates,
+    claim_rows,
+    prepare,
+    with_closest,
+)
 from memoree.retrieval.deadline import deadline
-from memoree.retrieval.expression import Expression, expression_of
+from memoree.retrieval.driving import closest_matches, driven_match
+from memoree.retrieval.expression import EntityType, expression_of
 from memoree.retrieval.literals import confirm_literals
-from memoree.retrieval.projections import ProjectionStatus
+from memoree.retrieval.projections import ProjectionStatus, add_anchored, with_projections
 from memoree.retrieval.qualify import fused, is_exact, is_qualified
 from memoree.retrieval.query import Query
 from memoree.retrieval.typo import add_typo_matches
@@ -24,6 +33,11 @@ SEARCH_SECONDS_MAX = 5.0
 
 Surface = Literal["claim", "artifact", "mixed"]
 """What is looked for: one entity type, or both."""
+_ENTITY_TYPES: Mapping[Surface, tuple[EntityType, ...]] = {
+    "claim": ("claim",),
+    "artifact": ("artifact",),
+    "mixed": ("claim", "artifact"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +68,9 @@ def find(
 
     Raises `INVALID_REQUEST` when the query takes longer than a search may.
     """
-    status = ProjectionStatus("not_applicable" if surface == "claim" else "no_candidates")
-    expression = expression_of(query)
-    if not expression.match:
-        return Pool(query, [], status)
     prepare(db)
     with deadline(db, SEARCH_SECONDS_MAX):
-        pool = _candidates(db, query, expression, scope, surface, window=WINDOW_PER_HIT * (limit + 1), state=state)
+        pool, status = _candidates(db, query, scope, surface, window=WINDOW_PER_HIT * (limit + 1), state=state)
     return Pool(query, fused(query, pool), status)
 
 
@@ -81,21 +91,42 @@ def cut(query: Query, ranked: Sequence[Candidate], limit: int) -> tuple[list[Can
 def _candidates(
     db: apsw.Connection,
     query: Query,
-    expression: Expression,
     scope: Mapping[str, Any],
     surface: Surface,
     *,
     window: int,
     state: tuple[int, int],
-) -> list[Candidate]:
+) -> tuple[list[Candidate], ProjectionStatus]:
     pool: list[Candidate] = []
-    if surface != "artifact":
-        pool += claim_candidates(db, expression, scope, window)
-    if surface != "claim":
-        pool += artifact_candidates(db, expression, scope, window, query.phrase_mask)
+    for entity_type in _ENTITY_TYPES[surface]:
+        pool += _lexical_candidates(db, query, entity_type, scope, window, state)
     confirm_literals(db, query, pool)
     if not any(is_exact(query, candidate) for candidate in pool):
-        for entity_type in ("claim", "artifact"):
-            if surface in (entity_type, "mixed"):
-                add_typo_matches(db, query, entity_type, pool, scope=scope, window=window, state=state)
-    return pool
+        for entity_type in _ENTITY_TYPES[surface]:
+            add_typo_matches(db, query, entity_type, pool, scope=scope, window=window, state=state)
+    if surface != "artifact":
+        add_anchored(db, query, pool, scope)
+    if surface == "claim":
+        return pool, ProjectionStatus("not_applicable")
+    return with_projections(db, query, pool, scope, window)
+
+
+def _lexical_candidates(
+    db: apsw.Connection,
+    query: Query,
+    entity_type: EntityType,
+    scope: Mapping[str, Any],
+    window: int,
+    state: tuple[int, int],
+) -> list[Candidate]:
+    expression = expression_of(query, entity_type)
+    if not expression.match:
+        return []
+    read_rows = claim_rows if entity_type == "claim" else artifact_rows
+    rows = read_rows(db, driven_match(db, query, expression, entity_type, state), scope, window)
+    if len(rows) == window:
+        for match in closest_matches(query, expression):
+            rows = with_closest(rows, read_rows(db, match, scope, window))
+    if entity_type == "claim":
+        return claim_candidates(expression, rows)
+    return artifact_candidates(db, expression, rows, query.phrase_mask)

@@ -3,23 +3,44 @@
 Every term is quoted, so that operators in a caller's text are inert. FTS5 numbers the phrases of an expression in
 the order they are written; an `Expression` remembers which alternative of which unit each number belongs to. An
 alternative of several units is written once.
+
+A word is looked for by its term; a phrase and an identifier as written, by words and by pairs of characters in their
+places. Only terms are scored, so whatever is looked for as written is followed by its terms, which match no unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from memoree.retrieval.inflection import variants
 from memoree.retrieval.query import Query, Unit
+from memoree.retrieval.stemming import is_simple, simple_words, stem, without_diacritics
 from memoree.retrieval.text import has_letters, run_pairs, split_runs
 
+EntityType = Literal["artifact", "claim"]
+Table = Literal["artifact", "claim", "projection"]
+
 PHRASES_MAX = 512
-"""Of one expression. The 48 words of a query, six forms each, and its literals need 336; guesses may fill the rest."""
-_EXPRESSIONS_KEPT = 512
+"""Of one expression. The 48 words of a query and its literals stay far below; guesses may fill the rest."""
+_EXPRESSIONS_KEPT = 1024
 _PATTERNS_KEPT = 512
+
+
+class Columns(NamedTuple):
+    """Column filters of an index table: words as written, pairs of unspaced characters, terms."""
+
+    words: str
+    pairs: str
+    terms: str
+
+
+COLUMNS: dict[Table, Columns] = {
+    "claim": Columns("{statement} : ", "{cjk} : ", "{terms} : "),
+    "artifact": Columns("{title body} : ", "{title_cjk body_cjk} : ", "{title_terms body_terms} : "),
+    "projection": Columns("{text} : ", "{cjk} : ", "{terms} : "),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +63,20 @@ class Expression:
     """`match` is FTS5 syntax, empty when nothing in the query can match; at first any alternative will do. `units` and
     `literals` are parallel to the query's; `unit_matches` are expressions of their own, one per unit."""
 
+    columns: Columns
+    units: list[tuple[Alternative, ...]]
+    unit_matches: list[str]
     match: str = ""
     phrase_count: int = 0
-    units: list[tuple[Alternative, ...]] = field(default_factory=list)
     literals: list[tuple[Alternative, ...]] = field(default_factory=list)
-    unit_matches: list[str] = field(default_factory=list)
+    literal_matches: list[str] = field(default_factory=list)
     _numbers: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _known: dict[tuple[bytes, int], Matched] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def over(cls, table: Table, unit_count: int) -> Expression:
+        """An expression of that many units, none of which has a spelling yet."""
+        return cls(COLUMNS[table], [()] * unit_count, [""] * unit_count)
 
     def matched(self, columns: bytes, column_mask: int) -> Matched:
         """What a row matches within the columns. `columns` has the columns of each phrase; few patterns recur."""
@@ -67,64 +95,96 @@ class Expression:
             for unit in self.units
         ]
 
-    def add(self, spellings: Iterable[tuple[Sequence[str], float]]) -> tuple[tuple[Alternative, ...], str]:
-        """Number the phrases of alternative spellings, each of words that stand together; returns the alternatives
-        and their expression, empty when none of them has anything the tokenizer keeps. Spellings past `PHRASES_MAX`
-        are left out."""
+    def spell(self, number: int, unit: Unit, spellings: Iterable[tuple[Sequence[str], float]]) -> None:
+        """The unit of that number, in any of some spellings, each of words that stand together. Spellings past
+        `PHRASES_MAX` are left out, and so are those that have nothing the tokenizer keeps."""
         alternatives: list[Alternative] = []
         matches: list[str] = []
         for spelled, similarity in spellings:
-            if not (parts := _phrases(spelled)):
+            by_term = not unit.is_phrase and len(spelled) == 1 and is_simple(spelled[0]) and _is_spaced(spelled[0])
+            parts = [self.columns.terms + _quoted([stem(spelled[0])])] if by_term else self._as_written(spelled)
+            if not parts or (written := self._write(parts)) is None:
                 continue
-            match = f"({' AND '.join(parts)})" if len(parts) > 1 else parts[0]
-            if (numbers := self._numbers.get(match)) is None:
-                if self.phrase_count + len(parts) > PHRASES_MAX:
-                    break
-                numbers = self._write(match, len(parts))
+            match, numbers = written
             alternatives.append(Alternative(numbers, similarity))
             matches.append(match)
-        return tuple(alternatives), f"({' OR '.join(matches)})" if len(matches) > 1 else "".join(matches)
+        self.units[number] = tuple(alternatives)
+        self.unit_matches[number] = _any(matches)
 
-    def _write(self, match: str, phrase_count: int) -> tuple[int, ...]:
-        numbers = self._numbers[match] = tuple(range(self.phrase_count, self.phrase_count + phrase_count))
-        self.phrase_count += phrase_count
-        self.match = f"{self.match} OR {match}" if self.match else match
-        return numbers
+    def add_literal(self, words: Sequence[str]) -> None:
+        written = self._write(self._as_written(words))
+        self.literals.append((Alternative(written[1]),) if written else ())
+        if written:
+            self.literal_matches.append(written[0])
+
+    def add_scored(self, terms: Iterable[str]) -> None:
+        """Terms that add to the score of a row and match no unit."""
+        for term in terms:
+            self._write([self.columns.terms + term])
+
+    def _write(self, parts: Sequence[str]) -> tuple[str, tuple[int, ...]] | None:
+        """Phrases that must all be there: their expression and their numbers."""
+        match = f"({' AND '.join(parts)})" if len(parts) > 1 else "".join(parts)
+        if not match:
+            return None
+        if (numbers := self._numbers.get(match)) is None:
+            if self.phrase_count + len(parts) > PHRASES_MAX:
+                return None
+            numbers = self._numbers[match] = tuple(range(self.phrase_count, self.phrase_count + len(parts)))
+            self.phrase_count += len(parts)
+            self.match = f"{self.match} OR {match}" if self.match else match
+        return match, numbers
+
+    def _as_written(self, spelled: Sequence[str]) -> list[str]:
+        """FTS5 phrases for words that stand together. Runs of unspaced script live in columns of their own, so that
+        adjacency holds within a run and within the words between two runs, not from one to the other."""
+        phrases: list[str] = []
+        together: list[str] = []
+        for part, is_run in (part for word in spelled for part in split_runs(word)):
+            if is_run:
+                phrases += [self._words(together), self.columns.pairs + _quoted_run(part)]
+                together = []
+            else:
+                together.append(part)
+        phrases.append(self._words(together))
+        return [phrase for phrase in dict.fromkeys(phrases) if phrase]
+
+    def _words(self, together: Sequence[str]) -> str:
+        return self.columns.words + quoted if (quoted := _quoted(together)) else ""
 
 
 @lru_cache(maxsize=_EXPRESSIONS_KEPT)
-def expression_of(query: Query) -> Expression:
-    """The units with their inflected forms, then the literals: any of them makes a row a candidate."""
-    expression = Expression()
+def expression_of(query: Query, table: Table) -> Expression:
+    """The units, then the terms of those that are looked for as written, then the literals: any of them makes a row a
+    candidate."""
+    expression = Expression.over(table, len(query.units))
+    for number, unit in enumerate(query.units):
+        expression.spell(number, unit, [(unit.words, 1.0)])
     for unit in query.units:
-        alternatives, match = expression.add((spelled, 1.0) for spelled in spellings(unit))
-        expression.units.append(alternatives)
-        expression.unit_matches.append(match)
+        expression.add_scored(scored_terms(unit))
     for literal in query.literals:
-        expression.literals.append(expression.add([(literal.words, 1.0)])[0])
+        expression.add_literal(literal.words)
     return expression
 
 
-def spellings(unit: Unit) -> list[tuple[str, ...]]:
-    """A phrase stands for itself; a free word also for its inflected forms."""
-    if unit.is_phrase:
-        return [unit.words]
-    return [(form,) for form in variants(unit.words[0])]
-
-
-def _phrases(spelled: Sequence[str]) -> list[str]:
-    """FTS5 phrases for words that stand together. Runs of unspaced script live in columns of their own, so that
-    adjacency holds within a run and within the words between two runs, not from one to the other."""
-    phrases: list[str] = []
-    together: list[str] = []
-    for part, is_run in (part for word in spelled for part in split_runs(word)):
-        if is_run:
-            phrases += [_quoted(together), _quoted_run(part)]
-            together = []
+def scored_terms(unit: Unit) -> Iterator[str]:
+    """The quoted terms of a unit, those of its runs included. A single character is where a pair begins."""
+    for part, is_run in (part for word in unit.words for part in split_runs(word)):
+        if not is_run:
+            yield from (f'"{stem(word)}"' for word in simple_words(part))
+        elif len(part) == 1:
+            yield f'"{part}" *'
         else:
-            together.append(part)
-    phrases.append(_quoted(together))
-    return [phrase for phrase in dict.fromkeys(phrases) if phrase]
+            yield from (f'"{pair}"' for pair in run_pairs(part)[:-1])
+
+
+def vocabulary_terms(unit: Unit) -> list[str]:
+    """The terms by which the rows of a unit can be counted: as the tokenizer has them, whole ones only."""
+    return [without_diacritics(term[1:-1]) for term in scored_terms(unit) if term.endswith('"')]
+
+
+def _is_spaced(word: str) -> bool:
+    return not any(is_run for _, is_run in split_runs(word))
 
 
 def _quoted(together: Sequence[str]) -> str:
@@ -135,6 +195,10 @@ def _quoted(together: Sequence[str]) -> str:
 def _quoted_run(run: str) -> str:
     """A word of several characters is its pairs in a row; a single character is where a pair begins."""
     return f'"{run}" *' if len(run) == 1 else f'"{" ".join(run_pairs(run)[:-1])}"'
+
+
+def _any(matches: Sequence[str]) -> str:
+    return f"({' OR '.join(matches)})" if len(matches) > 1 else "".join(matches)
 
 
 def _mask(options: Sequence[tuple[Alternative, ...]], columns: bytes, column_mask: int) -> int:

@@ -6,69 +6,29 @@ Stored provenance and statements are data of their authors: they are returned, n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import apsw
-import orjson
 
 from memoree import clock
-from memoree.citation import ArtifactCitation, Span, claim_citation
-from memoree.retrieval.candidates import Candidate, EntityType
-from memoree.retrieval.chunker import CHUNKER_VERSION
+from memoree.retrieval.candidates import Candidate
+from memoree.retrieval.entities import Entity, HitContext, Instant, entities_of
+from memoree.retrieval.expression import EntityType
+from memoree.retrieval.projections import ANCHOR_POLICY, PROJECTION_POLICY
 from memoree.retrieval.qualify import FUSION_POLICY, LEXICAL_POLICY, TYPO_POLICY, Facts, facts_of
 from memoree.retrieval.query import Query
 from memoree.retrieval.recency import (
     PROMOTION_MAX,
     RECENCY_POLICY,
-    DecayClass,
     Standing,
-    artifact_class,
     bonus,
-    claim_class,
     promoted,
 )
 
-COORDINATE_SPACE = "immutable_artifact_bytes"
-_LIVE_CLAIM = ("active", "conflicted")
-
-_CLAIMS = """
-    SELECT r.row_id, e.claim_id, r.revision_id, e.claim_type, e.status, r.statement, r.confidence, e.valid_from,
-        e.valid_until, r.created_at, e.head_row = r.row_id, e.workspace_id, e.project_id, e.task_id, e.component
-    FROM json_each(?) AS page
-    CROSS JOIN claim_revisions AS r ON r.row_id = page.value
-    CROSS JOIN claims AS e ON e.row_id = r.claim_row
-"""
-_EVIDENCE = """
-    SELECT v.claim_revision_row, a.artifact_id, r.revision_id, v.start_byte, v.end_byte
-    FROM json_each(?) AS page
-    CROSS JOIN claim_evidence AS v ON v.claim_revision_row = page.value
-    CROSS JOIN artifact_revisions AS r ON r.row_id = v.artifact_revision_row
-    CROSS JOIN artifacts AS a ON a.row_id = r.artifact_row
-    ORDER BY v.claim_revision_row, v.ordinal
-"""
-_ARTIFACTS = """
-    SELECT r.row_id, e.artifact_id, r.revision_id, e.kind, e.status, r.title, r.provenance, r.created_at,
-        e.head_row = r.row_id, e.workspace_id, e.project_id, e.task_id, e.component, c.start_byte, c.end_byte,
-        coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))
-    FROM json_each(?) AS page
-    CROSS JOIN artifact_revisions AS r ON r.row_id = page.value ->> 0
-    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    LEFT JOIN artifact_chunks AS c ON c.row_id = page.value ->> 1
-"""
-"""A candidate of a forgotten artifact has no chunk: it is known by its title only."""
-
-
-@dataclass(frozen=True, slots=True)
-class HitContext:
-    """The owner of an entity; `pins` is always empty."""
-
-    workspace_id: str
-    project_id: str
-    task_id: str | None
-    component: str | None
-    pins: list[str]
+RETENTION_POLICY: Final = "conflict_retention_v1"
+RETENTION_REASON = "disputed: kept in the place of a lower hit, so that the contradiction is seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,36 +87,6 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Instant:
-    """The one instant at which a request is judged, in stored form."""
-
-    stored: str
-
-    @property
-    def wire(self) -> str:
-        return clock.wire(self.stored)
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """What a hit shows of its revision."""
-
-    entity_id: str
-    revision_id: str
-    status: str
-    title: str
-    excerpt: str
-    citation: str
-    context: HitContext
-    provenance: dict[str, Any]
-    shows_span: bool
-    decay: DecayClass
-    effective_at: str
-    effective_at_basis: Literal["revision_created_at", "valid_from"]
-    is_current: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Ranked:
     """A candidate with what its row says, on its way to its place on a page."""
 
@@ -182,7 +112,7 @@ def ranked_of(
 ) -> list[Ranked]:
     """The candidates, in the order given, with what their rows say and what recency would add to their scores."""
     instant = Instant(now)
-    entities = _entities(db, candidates, instant)
+    entities = entities_of(db, candidates, instant)
     ranked = []
     for candidate in candidates:
         entity = entities[candidate.entity_type, candidate.revision_row]
@@ -220,12 +150,19 @@ def _hit(query: Query, item: Ranked, position: int, place: int, *, instant: Inst
         score=item.score,
         ranking=_ranking(query, item, position, place, instant=instant, recency=recency),
         matched_by=_matched_by(item, recency=recency),
-        provenance={
-            **entity.provenance,
-            "retrieval_tier": "exact_match" if item.facts.exact_tier else "candidate",
-            "model_independent_ranking": True,
-        },
+        provenance=_provenance(item),
     )
+
+
+def _provenance(item: Ranked) -> dict[str, Any]:
+    provenance = {
+        **item.entity.provenance,
+        "retrieval_tier": "exact_match" if item.facts.exact_tier else "candidate",
+        "model_independent_ranking": True,
+    }
+    if item.candidate.is_retained:
+        provenance["conflict_retention"] = {"policy_version": RETENTION_POLICY, "reason": RETENTION_REASON}
+    return provenance
 
 
 def _ranking(query: Query, item: Ranked, position: int, place: int, *, instant: Instant, recency: bool) -> Ranking:
@@ -277,121 +214,15 @@ def _matched_by(item: Ranked, *, recency: bool) -> list[str]:
         names += ["fts5_bm25", LEXICAL_POLICY if facts.lexical_qualified else "lexical_candidate_v1"]
     if candidate.typo is not None:
         names.append(TYPO_POLICY if facts.typo_qualified else "trigram_candidate_v1")
+    if candidate.projection is not None:
+        names.append(PROJECTION_POLICY)
+    if candidate.is_anchored and not facts.qualified:
+        names.append(ANCHOR_POLICY)
     names.append(FUSION_POLICY)
     if item.entity.shows_span:
         names.append("artifact_citation_span_v1")
+    if candidate.is_retained:
+        names.append(RETENTION_POLICY)
     if recency:
         names.append(RECENCY_POLICY)
     return names
-
-
-def _entities(
-    db: apsw.Connection, members: Iterable[Candidate], instant: Instant
-) -> dict[tuple[EntityType, int], Entity]:
-    claims: list[int] = []
-    artifacts: list[tuple[int, int | None]] = []
-    for member in members:
-        if member.entity_type == "claim":
-            claims.append(member.revision_row)
-        else:
-            artifacts.append((member.revision_row, member.chunk_row))
-    found: dict[tuple[EntityType, int], Entity] = {}
-    if claims:
-        found.update(_claims(db, orjson.dumps(claims).decode(), instant))
-    if artifacts:
-        rows: Iterable[tuple[Any, ...]] = db.execute(_ARTIFACTS, (orjson.dumps(artifacts).decode(),))
-        found.update({("artifact", row[0]): _artifact(row) for row in rows})
-    return found
-
-
-def _claims(db: apsw.Connection, page: str, instant: Instant) -> dict[tuple[EntityType, int], Entity]:
-    evidence: dict[int, list[dict[str, Any]]] = {}
-    rows: Iterable[tuple[Any, ...]] = db.execute(_EVIDENCE, (page,))
-    for revision_row, artifact_id, revision_id, start, end in rows:
-        locator = {"artifact_id": artifact_id, "revision_id": revision_id}
-        if start is not None:
-            locator |= {"start_byte": start, "end_byte": end}
-        evidence.setdefault(revision_row, []).append(locator)
-    rows = db.execute(_CLAIMS, (page,))
-    return {("claim", row[0]): _claim(row, evidence.get(row[0], []), instant) for row in rows}
-
-
-def _claim(row: tuple[Any, ...], evidence: list[dict[str, Any]], instant: Instant) -> Entity:
-    (_, claim_id, revision_id, claim_type, status, statement, confidence) = row[:7]
-    (valid_from, valid_until, created_at, is_head) = row[7:11]
-    temporal = temporal_state(valid_from, valid_until, instant.stored)
-    is_current = bool(is_head) and status in _LIVE_CLAIM and temporal == "current"
-    provenance = {"claim_type": claim_type, "evidence": evidence}
-    if confidence is not None:
-        provenance["confidence"] = confidence
-    provenance |= {
-        "valid_from": clock.wire(valid_from) if valid_from else None,
-        "valid_until": clock.wire(valid_until) if valid_until else None,
-        "evaluated_at": instant.wire,
-        "temporal_state": temporal,
-        "is_current_revision": bool(is_head),
-        "is_current": is_current,
-    }
-    return Entity(
-        entity_id=claim_id,
-        revision_id=revision_id,
-        status=status,
-        title=f"{claim_type} claim",
-        excerpt=statement,
-        citation=claim_citation(claim_id, revision_id),
-        context=_context(row[11:15]),
-        provenance=provenance,
-        shows_span=False,
-        decay=claim_class(claim_type),
-        effective_at=valid_from or created_at,
-        effective_at_basis="valid_from" if valid_from else "revision_created_at",
-        is_current=is_current,
-    )
-
-
-def _artifact(row: tuple[Any, ...]) -> Entity:
-    (_, artifact_id, revision_id, kind, status, title, stored_provenance, created_at, is_head) = row[:9]
-    start, end, excerpt = row[13:16]
-    citation = ArtifactCitation(artifact_id, revision_id)
-    provenance = orjson.loads(stored_provenance)
-    if excerpt is not None:
-        citation = citation._replace(span=Span(start, end))
-        provenance["retrieval_span"] = {
-            "start_byte": start,
-            "end_byte": end,
-            "chunker_version": CHUNKER_VERSION,
-            "coordinate_space": COORDINATE_SPACE,
-        }
-    else:
-        provenance["retrieval_match"] = "title"
-    return Entity(
-        entity_id=artifact_id,
-        revision_id=revision_id,
-        status=status,
-        title=title,
-        excerpt=title if excerpt is None else excerpt,
-        citation=str(citation),
-        context=_context(row[9:13]),
-        provenance=provenance,
-        shows_span=excerpt is not None,
-        decay=artifact_class(kind),
-        effective_at=created_at,
-        effective_at_basis="revision_created_at",
-        is_current=bool(is_head) and status == "active",
-    )
-
-
-def temporal_state(
-    valid_from: str | None, valid_until: str | None, now: str
-) -> Literal["current", "future", "expired"]:
-    """Where `now` lies about the half-open interval; all three in stored form."""
-    if valid_from is not None and valid_from > now:
-        return "future"
-    if valid_until is not None and valid_until <= now:
-        return "expired"
-    return "current"
-
-
-def _context(owner: Sequence[Any]) -> HitContext:
-    workspace_id, project_id, task_id, component = owner
-    return HitContext(workspace_id, project_id, task_id, component, pins=[])

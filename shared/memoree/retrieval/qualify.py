@@ -9,14 +9,14 @@ from typing import Final
 from memoree.retrieval.candidates import Candidate
 from memoree.retrieval.query import Query
 
-LEXICAL_POLICY: Final = "lexical_qualification_v2"
+LEXICAL_POLICY: Final = "lexical_qualification_v3"
 TYPO_POLICY: Final = "trigram_typo_v1"
-PROJECTION_POLICY: Final = "cited_projection_candidate_v1"
 FUSION_POLICY: Final = "tiered_rrf_v2"
 
 _RANK_CONSTANT = 60
 _LEXICAL_WEIGHT = 1.0
 _TYPO_WEIGHT = 0.7
+_PROJECTION_WEIGHT = 0.75
 _FUSION_DIGITS = 12
 
 
@@ -63,9 +63,7 @@ def is_qualified(query: Query, candidate: Candidate) -> bool:
 
 
 def _lexical_qualified(query: Query, candidate: Candidate) -> bool:
-    if candidate.units & query.phrase_mask != query.phrase_mask:
-        return False
-    return candidate.units.bit_count() >= max(1, query.required_matches)
+    return _answers(query, candidate, candidate.units, max(1, query.required_matches))
 
 
 def typo_matches_needed(query: Query) -> int:
@@ -77,8 +75,18 @@ def typo_matches_needed(query: Query) -> int:
 def _typo_qualified(query: Query, candidate: Candidate) -> bool:
     if candidate.typo is None:
         return False
-    units, phrases = candidate.typo.units, query.phrase_mask
-    return units.bit_count() >= typo_matches_needed(query) and units & phrases == phrases
+    return _answers(query, candidate, candidate.units | candidate.typo.units, typo_matches_needed(query))
+
+
+def _answers(query: Query, candidate: Candidate, units: int, needed: int) -> bool:
+    """Whether these units are enough: every phrase, as many as needed, of the telling ones at least half, and of the
+    names more than half (decision 0013)."""
+    if units & query.phrase_mask != query.phrase_mask or units.bit_count() < needed:
+        return False
+    telling, names = query.telling_mask & ~candidate.corrected, query.name_mask
+    if 2 * (units & telling).bit_count() < telling.bit_count():
+        return False
+    return not names or 2 * (units & names).bit_count() > names.bit_count()
 
 
 def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:
@@ -87,18 +95,24 @@ def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:
         (candidate for candidate in pool if candidate.units),
         key=lambda c: (-c.written_literals.bit_count(), -c.literals.bit_count(), -c.lexical_score, -c.commit_seq),
     )
-    for rank, candidate in enumerate(lexical, start=1):
-        candidate.fusion_score = _reciprocal(_LEXICAL_WEIGHT, rank)
     guessed = sorted(
-        ((candidate.typo.similarity, candidate) for candidate in pool if candidate.typo is not None),
-        key=lambda item: (-item[0], -item[1].lexical_score, -item[1].commit_seq),
+        (candidate for candidate in pool if candidate.typo is not None),
+        key=lambda c: (-c.typo.similarity if c.typo else 0.0, -c.lexical_score, -c.commit_seq),
     )
-    for rank, (_, candidate) in enumerate(guessed, start=1):
-        if not is_exact(query, candidate):
-            candidate.fusion_score += _reciprocal(_TYPO_WEIGHT, rank)
+    projected = sorted(
+        (candidate for candidate in pool if candidate.projection is not None),
+        key=lambda c: (-c.projection.score if c.projection else 0.0, -c.commit_seq),
+    )
+    for channel, weight in ((lexical, _LEXICAL_WEIGHT), (guessed, _TYPO_WEIGHT), (projected, _PROJECTION_WEIGHT)):
+        for rank, candidate in enumerate(channel, start=1):
+            if channel is lexical or not is_exact(query, candidate):
+                candidate.fusion_score += weight / (_RANK_CONSTANT + rank)
     for candidate in pool:
         candidate.fusion_score = round(candidate.fusion_score, _FUSION_DIGITS)
-    return sorted(pool, key=lambda candidate: _relevance(query, candidate))
+    ranked = sorted(pool, key=lambda candidate: _relevance(query, candidate))
+    if any(candidate.is_anchored and not is_qualified(query, candidate) for candidate in ranked):
+        ranked.sort(key=lambda candidate: (not is_qualified(query, candidate), not candidate.is_anchored))
+    return ranked
 
 
 def _relevance(query: Query, candidate: Candidate) -> tuple[float, ...]:
@@ -110,7 +124,3 @@ def _relevance(query: Query, candidate: Candidate) -> tuple[float, ...]:
         -candidate.units.bit_count(),
         -candidate.commit_seq,
     )
-
-
-def _reciprocal(weight: float, rank: int) -> float:
-    return weight / (_RANK_CONSTANT + rank)

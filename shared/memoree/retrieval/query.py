@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from memoree import limits
 from memoree.errors import invalid
+from memoree.retrieval.telling import is_telling, names_of
 from memoree.retrieval.text import fold, is_word_character, split_runs, words
 
 _STOPWORDS_TEXT = """
@@ -17,6 +19,7 @@ _STOPWORDS_TEXT = """
 """
 STOPWORDS = frozenset(_STOPWORDS_TEXT.split())
 """Negations and `we`, `you`, `our` are not among them: they carry meaning."""
+_INNER_PUNCTUATION = re.compile(r"\w[^\w\s-]+\w")
 _ANALYSES_KEPT = 512
 
 
@@ -43,7 +46,8 @@ class Literal(NamedTuple):
 class Query:
     """One text has one `Query`, compared by identity.
 
-    `literals` only order matches. The masks have one bit per unit: all of them, the phrases.
+    `literals` only order matches. The masks have one bit per unit: all of them, the phrases, those that tell the
+    question apart from others about the same things, and of these the names.
     """
 
     units: tuple[Unit, ...]
@@ -52,6 +56,8 @@ class Query:
     literals: tuple[Literal, ...]
     all_mask: int
     phrase_mask: int
+    telling_mask: int
+    name_mask: int
 
     @property
     def normalized(self) -> str:
@@ -74,14 +80,21 @@ def analyze(text: str) -> Query:
         invalid(f"input.query: must have at most {limits.QUERY_WORDS_MAX} words, got {count}")
     kept, dropped = _without_stopwords(parsed)
     units = tuple(dict.fromkeys(kept))
+    names = names_of(text)
     return Query(
         units=units,
         dropped_stopwords=tuple(sorted(dropped)),
         required_matches=required_matches(len(units)),
         literals=tuple(dict.fromkeys(literals)),
         all_mask=(1 << len(units)) - 1,
-        phrase_mask=sum(1 << number for number, unit in enumerate(units) if unit.is_phrase),
+        phrase_mask=_mask(unit.is_phrase for unit in units),
+        telling_mask=_mask(unit.is_phrase or is_telling(unit.words[0]) or unit.words[0] in names for unit in units),
+        name_mask=_mask(not unit.is_phrase and unit.words[0] in names for unit in units),
     )
+
+
+def _mask(facts: Iterable[bool]) -> int:
+    return sum(1 << number for number, fact in enumerate(facts) if fact)
 
 
 def required_matches(unit_count: int) -> int:
@@ -106,12 +119,20 @@ def _parse_piece(piece: str, literals: list[Literal]) -> Iterator[Unit]:
     found = tuple(words(piece))
     trimmed = _trimmed(piece)
     if len(found) >= 2:
-        literals.append(Literal(trimmed.strip("-"), found))
+        if _is_identifier(piece, found):
+            literals.append(Literal(trimmed.strip("-"), found))
         if tuple(trimmed.split("-")) == found:
             yield Unit(found, is_phrase=True)
             return
     for word in found:
         yield Unit((word,), is_phrase=False)
+
+
+def _is_identifier(piece: str, found: tuple[str, ...]) -> bool:
+    """Whether its punctuation makes it what it is: `38.101`, `src/app.py`, `SKU-77`, but not `high-speed` or `i.e.`"""
+    if any(map(str.isdigit, piece)):
+        return True
+    return _INNER_PUNCTUATION.search(piece) is not None and all(len(word) > 1 for word in found)
 
 
 def _trimmed(piece: str) -> str:

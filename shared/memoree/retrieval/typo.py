@@ -1,15 +1,16 @@
 """The typo channel: guessed spellings for words that no visible row has (§2.3, with identifiers kept adjacent).
 
-It runs only when nothing matched the query exactly. A word is compared with the vocabulary of the index, which costs
-the more the larger that is; so the vocabulary is read once per state of the store, words of the query that matched
-somewhere are taken as spelled right, and every step is bounded. The vocabulary is that of the whole tenant: a term
-becomes a guess only when the caller may see a row that has it, lest words of other projects crowd out those in reach.
+It runs only when nothing matched the query exactly, and for ordinary words, which are seldom misspelled ones, only when
+nothing answers. A word is compared with the words of the store, never with its
+rows: those words are kept in memory, words of the query that matched somewhere are taken as spelled right, and every
+step is bounded. The words are those of the whole tenant: one becomes a guess only when the caller may see a row that
+has it, lest words of other projects crowd out those in reach.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, product
@@ -29,20 +30,19 @@ from memoree.retrieval.candidates import (
     IN_TITLE,
     TITLE_COLUMNS,
     Candidate,
-    EntityType,
     Row,
     TypoMatch,
     artifact_rows,
     claim_rows,
     closeness,
 )
-from memoree.retrieval.expression import Expression, spellings
+from memoree.retrieval.expression import COLUMNS, EntityType, Expression, scored_terms
+from memoree.retrieval.qualify import is_qualified
 from memoree.retrieval.query import Query, Unit
 from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
-from memoree.retrieval.text import split_runs
+from memoree.retrieval.telling import is_telling
+from memoree.retrieval.text import is_guessable
 
-WORD_CHARS_MIN = 3
-WORD_CHARS_MAX = 48
 SIMILARITY_ONE_WORD = Fraction("0.80")
 SIMILARITY = Fraction("0.72")
 """At least this share of the longer word stays. Exact fractions: `hause` is four fifths of `house`, no less."""
@@ -52,7 +52,7 @@ GUESSES_PER_WORD_MAX = 16
 GUESSES_PER_PHRASE_WORD_MAX = 4
 GUESSES_PER_PHRASE_MAX = 32
 WORDS_GUESSED_MAX = 8
-TERMS_MAX = 500_000
+WORDS_MAX = 500_000
 VOCABULARIES_KEPT = 8
 
 _ARTIFACT_WITH = """
@@ -61,15 +61,12 @@ _ARTIFACT_WITH = """
     CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
     CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
     WHERE artifact_fts MATCH"""
-_TERMS: Mapping[EntityType, str] = {
-    "artifact": "SELECT term FROM artifact_vocabulary LIMIT ?",
-    "claim": "SELECT term FROM claim_vocabulary LIMIT ?",
-}
+_WORDS = "SELECT row_id, word FROM words WHERE row_id > ? ORDER BY row_id LIMIT ?"
 _VISIBLE_TERMS: Mapping[EntityType, str] = {
     "artifact": f"""
         SELECT term.key FROM json_each(:terms) AS term
         WHERE EXISTS ({_ARTIFACT_WITH} term.value AND {SHOWN_ARTIFACT})
-            OR EXISTS ({_ARTIFACT_WITH} '{IN_TITLE}' || term.value AND {TITLED_ARTIFACT})
+            OR EXISTS ({_ARTIFACT_WITH} '{IN_TITLE}(' || term.value || ')' AND {TITLED_ARTIFACT})
         LIMIT :count_max
     """,  # noqa: S608 - constant predicates
     "claim": f"""
@@ -91,16 +88,25 @@ class Guess:
 
 
 class Vocabulary:
-    """The terms of one index, by length in characters."""
+    """Words by length. Only ever added to, in the order of the store."""
 
-    def __init__(self, terms: Sequence[str]) -> None:
+    def __init__(self) -> None:
         self._by_length: dict[int, list[str]] = {}
-        for term in terms:
-            if WORD_CHARS_MIN <= len(term) <= WORD_CHARS_MAX:
-                self._by_length.setdefault(len(term), []).append(term)
+        self.last_row = 0
+        self.count = 0
+
+    def learn(self, words: Iterable[tuple[int, str]]) -> None:
+        """In the order of their rows. Lists are replaced, not lengthened: another thread may be reading them."""
+        learned: dict[int, list[str]] = {}
+        for row_id, word in words:
+            learned.setdefault(len(word), []).append(word)
+            self.last_row = row_id
+            self.count += 1
+        for length, added in learned.items():
+            self._by_length[length] = self._by_length.get(length, []) + added
 
     def guesses(self, word: str, threshold: Fraction) -> list[Guess]:
-        """The most similar terms, best first: similarity is 1 - edit distance / longer length."""
+        """The most similar words, best first: similarity is 1 - edit distance / longer length."""
         found: list[Guess] = []
         for length in range(ceil(len(word) * threshold), floor(len(word) / threshold) + 1):
             longer = max(len(word), length)
@@ -117,24 +123,21 @@ class Vocabulary:
 
 
 class VocabularyCache:
-    """The newest vocabularies read, each valid for one state of one database file."""
+    """The words of the stores read last. Words are never taken away within a history, so one that was read is read on
+    from where it ended; what the newest rows have lost is no guess, since no visible row has it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, EntityType], tuple[tuple[int, int], Vocabulary]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int], Vocabulary] = OrderedDict()
 
-    def read(self, db: apsw.Connection, entity_type: EntityType, state: tuple[int, int]) -> Vocabulary:
-        """`state` is (history, commit_seq). A private in-memory database has no name and is not kept."""
-        key = (db.filename, entity_type)
+    def read(self, db: apsw.Connection, history: int) -> Vocabulary:
+        """A private in-memory database has no name and is not kept."""
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None and kept[0] == state:
-                self._kept.move_to_end(key)
-                return kept[1]
-        vocabulary = Vocabulary([str(term) for (term,) in db.execute(_TERMS[entity_type], (TERMS_MAX,))])
-        if db.filename:
-            with self._lock:
-                self._kept[key] = (state, vocabulary)
+            vocabulary = self._kept.setdefault((db.filename, history), Vocabulary()) if db.filename else Vocabulary()
+            rows: Iterable[tuple[Any, ...]] = db.execute(_WORDS, (vocabulary.last_row, WORDS_MAX - vocabulary.count))
+            vocabulary.learn(rows)
+            if db.filename:
+                self._kept.move_to_end((db.filename, history))
                 while len(self._kept) > VOCABULARIES_KEPT:
                     self._kept.popitem(last=False)
         return vocabulary
@@ -173,7 +176,8 @@ class Speller:
         guesses = self.vocabulary.guesses(word, self.threshold)
         if not guesses:
             return []
-        terms = orjson.dumps([f'"{guess.words[0]}"' for guess in guesses]).decode()
+        columns = COLUMNS[self.entity_type]
+        terms = orjson.dumps([f'{columns.words}"{guess.words[0]}"' for guess in guesses]).decode()
         bindings = {**self.scope, "terms": terms, "count_max": count_max}
         return [guesses[int(str(place))] for (place,) in self.db.execute(_VISIBLE_TERMS[self.entity_type], bindings)]
 
@@ -194,14 +198,19 @@ def add_typo_matches(
     for member in known.values():
         seen |= member.units
     guessable = _guessable_units(query, seen)
+    if any(is_qualified(query, member) for member in known.values()):
+        guessable = [number for number in guessable if query.telling_mask >> number & 1]
     if not guessable:
         return
     one_word = sum(len(unit.words) for unit in query.units) == 1
-    vocabulary = _vocabularies.read(db, entity_type, state)
+    history, _ = state
+    vocabulary = _vocabularies.read(db, history)
     speller = Speller(db, entity_type, scope, vocabulary, SIMILARITY_ONE_WORD if one_word else SIMILARITY)
-    expression = _guessed_expression(query, speller, guessable, seen)
+    guesses = {number: speller.guesses(query.units[number]) for number in guessable}
+    expression = _guessed_expression(query, entity_type, guesses, seen)
     if expression is None:
         return
+    corrected = _corrected(guesses)
     read_rows = claim_rows if entity_type == "claim" else artifact_rows
     for row in read_rows(db, expression.match, scope, window):
         found = _judged(query, entity_type, expression, row, seen)
@@ -211,6 +220,9 @@ def add_typo_matches(
         if found.typo is not None and found.typo.units.bit_count() > candidate.units.bit_count():
             candidate.chunk_row = found.chunk_row
         candidate.typo = found.typo
+    for candidate in pool:
+        if candidate.entity_type == entity_type:
+            candidate.corrected = corrected
 
 
 def _guessable_units(query: Query, seen: int) -> list[int]:
@@ -219,23 +231,29 @@ def _guessable_units(query: Query, seen: int) -> list[int]:
     return [number for number in unseen if _words_to_guess(query.units[number])]
 
 
-def _guessed_expression(query: Query, speller: Speller, guessable: Sequence[int], seen: int) -> Expression | None:
+def _corrected(guesses: Mapping[int, Sequence[Guess]]) -> int:
+    """The units whose likeliest spelling is an ordinary word: misspelled, such a word tells nothing either."""
+    likeliest = ((number, found[0].words) for number, found in guesses.items() if found)
+    return sum(1 << number for number, words in likeliest if len(words) == 1 and not is_telling(words[0]))
+
+
+def _guessed_expression(
+    query: Query, entity_type: EntityType, guesses: Mapping[int, Sequence[Guess]], seen: int
+) -> Expression | None:
     """Rows with at least one guess, judged by all units; `None` when there is nothing to guess."""
     count = len(query.units)
     exact = {number for number in range(count) if seen >> number & 1}
-    guesses = {number: speller.guesses(query.units[number]) for number in guessable}
     options = [[(guess.words, guess.similarity) for guess in guesses.get(number, ())] for number in range(count)]
     for number in exact:
-        options[number] = [(spelled, 1.0) for spelled in spellings(query.units[number])]
-    expression = Expression()
+        options[number] = [(query.units[number].words, 1.0)]
+    expression = Expression.over(entity_type, count)
     # A row must have a guess, and may have anything else: FTS5 reports only phrases that the expression names. Words
     # that are right come first, since there is no end of guesses.
-    written = {number: expression.add(options[number]) for number in sorted(range(count), key=lambda n: n not in exact)}
-    for number in range(count):
-        alternatives, match = written[number]
-        expression.units.append(alternatives)
-        expression.unit_matches.append(match)
-    required = [expression.unit_matches[number] for number in guessable if expression.unit_matches[number]]
+    for number in sorted(range(count), key=lambda n: n not in exact):
+        expression.spell(number, query.units[number], options[number])
+    for unit in query.units:
+        expression.add_scored(scored_terms(unit))
+    required = [expression.unit_matches[number] for number in guesses if expression.unit_matches[number]]
     if not required:
         return None
     # The optional part stands first: its phrases keep their numbers, and repeats of the required ones come after.
@@ -244,14 +262,7 @@ def _guessed_expression(query: Query, speller: Speller, guessable: Sequence[int]
 
 
 def _words_to_guess(unit: Unit) -> list[str]:
-    """Words of letters only: an identifier with another digit is another identifier, not a misspelled one."""
-    return [word for word in unit.words if _may_be_misspelled(word)]
-
-
-def _may_be_misspelled(word: str) -> bool:
-    if not WORD_CHARS_MIN <= len(word) <= WORD_CHARS_MAX or not word.isalpha():
-        return False
-    return not any(is_run for _, is_run in split_runs(word))
+    return [word for word in unit.words if is_guessable(word)]
 
 
 def _judged(query: Query, entity_type: EntityType, expression: Expression, row: Row, seen: int) -> Candidate:

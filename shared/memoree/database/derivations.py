@@ -1,0 +1,83 @@
+"""Which artifact revisions quote this store, and what of it: derived rows, written where the text is indexed.
+
+A revision counts what it cites of earlier commits only, so that the rows can be made again from the texts at any time
+and are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from operator import itemgetter
+
+import apsw
+import orjson
+
+from memoree import limits
+from memoree.database.connection import scalar
+from memoree.retrieval.derivation import cited_in
+
+_EARLIER = """
+    SELECT cited.key FROM json_each(?1) AS cited
+    WHERE CASE cited.value ->> 0
+        WHEN 'claim' THEN EXISTS (
+            SELECT 1 FROM claim_revisions r JOIN claims e ON e.row_id = r.claim_row
+            WHERE r.revision_id = cited.value ->> 2 AND e.claim_id = cited.value ->> 1 AND r.row_id < ?2)
+        ELSE EXISTS (
+            SELECT 1 FROM artifact_revisions r JOIN artifacts e ON e.row_id = r.artifact_row
+            WHERE r.revision_id = cited.value ->> 2 AND e.artifact_id = cited.value ->> 1 AND r.row_id < ?2
+                AND (cited.value ->> 3 IS NULL OR cited.value ->> 3 <= r.size_bytes))
+        END
+    ORDER BY cited.key
+"""
+_TEXTS = """
+    SELECT c.revision_row, coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))
+    FROM artifact_chunks c JOIN artifact_revisions r ON r.row_id = c.revision_row
+    WHERE c.end_byte > 0 ORDER BY c.revision_row, c.ordinal
+"""
+_INSERT = "INSERT INTO derivations VALUES (?, ?)"
+_DELETE = "DELETE FROM derivations WHERE revision_row = ?"
+_AMONG = "SELECT revision_row FROM derivations WHERE revision_row IN (SELECT value FROM json_each(?))"
+_FIND = "SELECT citations FROM derivations WHERE revision_row = ?"
+
+
+def record(db: apsw.Connection, *, revision_row: int, text: str) -> None:
+    """Mark a revision with what its text quotes of this store, if it quotes anything."""
+    if citations := quoted_by(db, revision_row, text):
+        db.execute(_INSERT, (revision_row, orjson.dumps(citations).decode()))
+
+
+def remove(db: apsw.Connection, revision_row: int) -> None:
+    db.execute(_DELETE, (revision_row,))
+
+
+def rebuild(db: apsw.Connection) -> None:
+    """Mark every revision of a store that has no marks yet."""
+    for revision_row, text in texts(db):
+        record(db, revision_row=revision_row, text=text)
+
+
+def quoted_by(db: apsw.Connection, revision_row: int, text: str) -> list[str]:
+    """The citations in a text of what the store held before that revision, the first `DERIVATION_CITATIONS_MAX`."""
+    if not (found := cited_in(text)):
+        return []
+    asked = [(each.entity_type, each.entity_id, each.revision_id, each.span and each.span.end) for each in found]
+    keys = db.execute(_EARLIER, (orjson.dumps(asked).decode(), revision_row))
+    return [str(found[key]) for (key,) in islice(keys, limits.DERIVATION_CITATIONS_MAX)]
+
+
+def marked(db: apsw.Connection, revision_row: int) -> list[str]:
+    """The citations that a revision is marked with; none for one that quotes nothing."""
+    stored = scalar(db, _FIND, (revision_row,))
+    return [] if stored is None else list(orjson.loads(stored))
+
+
+def among(db: apsw.Connection, revision_rows: Iterable[int]) -> frozenset[int]:
+    """Those of the revisions that are marked."""
+    return frozenset(row for (row,) in db.execute(_AMONG, (orjson.dumps(list(revision_rows)).decode(),)))
+
+
+def texts(db: apsw.Connection) -> Iterator[tuple[int, str]]:
+    """Every revision that has searchable text, with that text."""
+    for revision_row, pieces in groupby(db.execute(_TEXTS), key=itemgetter(0)):
+        yield revision_row, "".join(text for _, text in pieces)

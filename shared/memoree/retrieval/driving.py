@@ -1,0 +1,90 @@
+"""Which words of a query drive the search in a large store, and which only add to the score (decision 0014).
+
+A row that answers has some of the rarer units: were it to lack all of them, too few would be left. So only rows with
+one of these are read, and common words are looked up in them alone. In a small store every unit drives.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+import apsw
+
+from memoree.database.connection import scalar
+from memoree.retrieval.expression import EntityType, Expression, vocabulary_terms
+from memoree.retrieval.query import Query
+
+ROWS_DRIVEN_MAX = 8192
+"""Rows that the driving units may have together, the rarest unit always being one of them."""
+STATES_KEPT = 8
+
+_ROWS_WITH = {
+    "artifact": "SELECT doc FROM artifact_vocabulary WHERE term = ?",
+    "claim": "SELECT doc FROM claim_vocabulary WHERE term = ?",
+}
+State = tuple[int, int]
+"""(history, commit_seq)"""
+
+
+class RowCounts:
+    """In how many rows of an index a term is, for the newest states asked about. Exact, since the choice of what
+    drives decides what is found: the same state must give the same answer in every process."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[tuple[str, State, EntityType], dict[str, int]] = OrderedDict()
+
+    def of(self, db: apsw.Connection, entity_type: EntityType, term: str, state: State) -> int:
+        counts = self._of_state(db, entity_type, state)
+        if (count := counts.get(term)) is None:
+            count = counts[term] = scalar(db, _ROWS_WITH[entity_type], (term,)) or 0
+        return count
+
+    def _of_state(self, db: apsw.Connection, entity_type: EntityType, state: State) -> dict[str, int]:
+        if not db.filename:
+            return {}
+        key = (db.filename, state, entity_type)
+        with self._lock:
+            counts = self._kept.setdefault(key, {})
+            self._kept.move_to_end(key)
+            while len(self._kept) > STATES_KEPT:
+                self._kept.popitem(last=False)
+        return counts
+
+
+_row_counts = RowCounts()
+
+
+def closest_matches(query: Query, expression: Expression) -> list[str]:
+    """Expressions of the rows that must not be missed, however low their score: those with every unit, those with every
+    phrase, those with an identifier as it was written."""
+    phrases = [match for unit, match in zip(query.units, expression.unit_matches, strict=True) if unit.is_phrase]
+    wanted = [expression.unit_matches, phrases] if phrases else [expression.unit_matches]
+    conditions = [" AND ".join(dict.fromkeys(matches)) for matches in wanted if all(matches)]
+    conditions += filter(None, [" OR ".join(dict.fromkeys(expression.literal_matches))])
+    return [f"({expression.match}) AND ({condition})" for condition in dict.fromkeys(conditions)]
+
+
+def driven_match(
+    db: apsw.Connection, query: Query, expression: Expression, entity_type: EntityType, state: State
+) -> str:
+    """The expression of the rows to read: all that match anything, or those with a driving unit."""
+    rows = [
+        min((_row_counts.of(db, entity_type, term, state) for term in vocabulary_terms(unit)), default=0)
+        for unit in query.units
+    ]
+    if sum(rows) <= ROWS_DRIVEN_MAX:
+        return expression.match
+    driving: list[int] = []
+    total = 0
+    for number in sorted((n for n, count in enumerate(rows) if count), key=lambda n: (rows[n], n)):
+        total += rows[number]
+        if driving and total > ROWS_DRIVEN_MAX:
+            break
+        driving.append(number)
+    if len(driving) == sum(1 for count in rows if count):
+        return expression.match
+    drivers = " OR ".join(expression.unit_matches[number] for number in sorted(driving))
+    # The optional part stands first: its phrases keep their numbers, and repeats of the driving ones come after.
+    return f"({expression.match}) AND ({drivers})"
