@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoree.retrieval.text import fold, run_pairs, segments, split_runs, words
+from memoree.retrieval.text import fold, segments, words
+from memoree.retrieval.unspaced import run_pairs, split_runs
 
 
 @pytest.mark.fault_class(34)

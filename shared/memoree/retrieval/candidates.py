@@ -6,7 +6,7 @@ order and stop with the window, so that a filter can starve the window of time b
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from heapq import merge
@@ -225,7 +225,8 @@ def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, p
             literals |= matched.literals
             if closeness(matched.units, phrase_mask) > closeness(cited_units, phrase_mask):
                 cited_row, cited_units = chunk_row, matched.units
-        units |= _units_elsewhere(db, expression, units, first, last)
+        units |= _elsewhere(db, expression.unit_matches, units, first, last)
+        literals |= _elsewhere(db, expression.literal_matches, literals, first, last)
     shows_title = closeness(title_units, phrase_mask) >= closeness(cited_units, phrase_mask)
     return Candidate(
         "artifact",
@@ -250,10 +251,10 @@ def _judged_chunks(db: apsw.Connection, expression: Expression, first: int, last
     return [(chunk_row, expression.matched(columns, BODY_COLUMNS)) for chunk_row, _, columns in rows]
 
 
-def _units_elsewhere(db: apsw.Connection, expression: Expression, known: int, first: int, last: int) -> int:
-    """Units that only chunks outside the best ones match."""
+def _elsewhere(db: apsw.Connection, matches: Sequence[str], known: int, first: int, last: int) -> int:
+    """Units or literals that only chunks outside the best ones match."""
     found = 0
-    for number, match in enumerate(expression.unit_matches):
+    for number, match in enumerate(matches):
         if match and not known >> number & 1 and any(db.execute(_ANY_CHUNK, (match, first, last))):
             found |= 1 << number
     return found

@@ -62,7 +62,7 @@ def closest_matches(query: Query, expression: Expression) -> list[str]:
     phrases = [match for unit, match in zip(query.units, expression.unit_matches, strict=True) if unit.is_phrase]
     wanted = [expression.unit_matches, phrases] if phrases else [expression.unit_matches]
     conditions = [" AND ".join(dict.fromkeys(matches)) for matches in wanted if all(matches)]
-    conditions += filter(None, [" OR ".join(dict.fromkeys(expression.literal_matches))])
+    conditions += filter(None, [" OR ".join(filter(None, dict.fromkeys(expression.literal_matches)))])
     return [f"({expression.match}) AND ({condition})" for condition in dict.fromkeys(conditions)]
 
 

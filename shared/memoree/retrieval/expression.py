@@ -17,7 +17,8 @@ from typing import Literal, NamedTuple
 
 from memoree.retrieval.query import Query, Unit
 from memoree.retrieval.stemming import is_simple, simple_words, stem, without_diacritics
-from memoree.retrieval.text import has_letters, run_pairs, split_runs
+from memoree.retrieval.text import has_letters
+from memoree.retrieval.unspaced import EXACT_CHARS_MAX, pairs_needed, run_pairs, split_runs
 
 EntityType = Literal["artifact", "claim"]
 Table = Literal["artifact", "claim", "projection"]
@@ -45,9 +46,10 @@ COLUMNS: dict[Table, Columns] = {
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Phrases that stand for a unit when a row has all of them; `similarity` is 1.0 but for guessed spellings."""
+    """Phrases of which a row must have so many to stand for a unit; `similarity` is 1.0 but for guessed spellings."""
 
     phrases: tuple[int, ...]
+    needed: int
     similarity: float = 1.0
 
 
@@ -101,30 +103,40 @@ class Expression:
         alternatives: list[Alternative] = []
         matches: list[str] = []
         for spelled, similarity in spellings:
-            by_term = not unit.is_phrase and len(spelled) == 1 and is_simple(spelled[0]) and _is_spaced(spelled[0])
-            parts = [self.columns.terms + _quoted([stem(spelled[0])])] if by_term else self._as_written(spelled)
-            if not parts or (written := self._write(parts)) is None:
+            parts, is_partial = self._parts(unit, spelled)
+            if not parts or (written := self._write(parts, " OR " if is_partial else " AND ")) is None:
                 continue
             match, numbers = written
-            alternatives.append(Alternative(numbers, similarity))
+            needed = pairs_needed(len(numbers)) if is_partial else len(numbers)
+            alternatives.append(Alternative(numbers, needed, similarity))
             matches.append(match)
         self.units[number] = tuple(alternatives)
         self.unit_matches[number] = _any(matches)
 
     def add_literal(self, words: Sequence[str]) -> None:
         written = self._write(self._as_written(words))
-        self.literals.append((Alternative(written[1]),) if written else ())
-        if written:
-            self.literal_matches.append(written[0])
+        self.literals.append((Alternative(written[1], len(written[1])),) if written else ())
+        self.literal_matches.append(written[0] if written else "")
 
     def add_scored(self, terms: Iterable[str]) -> None:
         """Terms that add to the score of a row and match no unit."""
         for term in terms:
             self._write([self.columns.terms + term])
 
-    def _write(self, parts: Sequence[str]) -> tuple[str, tuple[int, ...]] | None:
-        """Phrases that must all be there: their expression and their numbers."""
-        match = f"({' AND '.join(parts)})" if len(parts) > 1 else "".join(parts)
+    def _parts(self, unit: Unit, spelled: Sequence[str]) -> tuple[list[str], bool]:
+        """The phrases of a spelling, and whether most of them are enough: of the pairs of a long run."""
+        if unit.is_phrase or len(spelled) > 1:
+            return self._as_written(spelled), False
+        runs = split_runs(spelled[0])
+        if len(runs) == 1 and runs[0][1] and len(spelled[0]) > EXACT_CHARS_MAX:
+            return [f'{self.columns.terms}"{pair}"' for pair in dict.fromkeys(run_pairs(spelled[0])[:-1])], True
+        if len(runs) == 1 and not runs[0][1] and is_simple(spelled[0]):
+            return ([self.columns.terms + quoted] if (quoted := _quoted([stem(spelled[0])])) else []), False
+        return self._as_written(spelled), False
+
+    def _write(self, parts: Sequence[str], joined_by: str = " AND ") -> tuple[str, tuple[int, ...]] | None:
+        """The expression of phrases and their numbers; nothing when there are no phrases, or too many already."""
+        match = f"({joined_by.join(parts)})" if len(parts) > 1 else "".join(parts)
         if not match:
             return None
         if (numbers := self._numbers.get(match)) is None:
@@ -171,7 +183,7 @@ def scored_terms(unit: Unit) -> Iterator[str]:
     """The quoted terms of a unit, those of its runs included. A single character is where a pair begins."""
     for part, is_run in (part for word in unit.words for part in split_runs(word)):
         if not is_run:
-            yield from (f'"{stem(word)}"' for word in simple_words(part))
+            yield from (f'"{stem(word)}"' for word in simple_words(part) if has_letters(word))
         elif len(part) == 1:
             yield f'"{part}" *'
         else:
@@ -181,10 +193,6 @@ def scored_terms(unit: Unit) -> Iterator[str]:
 def vocabulary_terms(unit: Unit) -> list[str]:
     """The terms by which the rows of a unit can be counted: as the tokenizer has them, whole ones only."""
     return [without_diacritics(term[1:-1]) for term in scored_terms(unit) if term.endswith('"')]
-
-
-def _is_spaced(word: str) -> bool:
-    return not any(is_run for _, is_run in split_runs(word))
 
 
 def _quoted(together: Sequence[str]) -> str:
@@ -212,4 +220,5 @@ def _mask(options: Sequence[tuple[Alternative, ...]], columns: bytes, column_mas
 
 
 def _has(alternative: Alternative, columns: bytes, column_mask: int) -> bool:
-    return all(columns[phrase] & column_mask for phrase in alternative.phrases)
+    has = sum(1 for phrase in alternative.phrases if columns[phrase] & column_mask)
+    return has >= alternative.needed

@@ -79,14 +79,25 @@ def _typo_qualified(query: Query, candidate: Candidate) -> bool:
 
 
 def _answers(query: Query, candidate: Candidate, units: int, needed: int) -> bool:
-    """Whether these units are enough: every phrase, as many as needed, of the telling ones at least half, and of the
-    names more than half (decision 0013)."""
+    """Whether these units are enough (decision 0013): every phrase and identifier, as many units as needed, more than
+    half of those that tell the question apart, and of all units half by weight."""
     if units & query.phrase_mask != query.phrase_mask or units.bit_count() < needed:
         return False
-    telling, names = query.telling_mask & ~candidate.corrected, query.name_mask
-    if 2 * (units & telling).bit_count() < telling.bit_count():
+    if candidate.literals & query.identifier_mask != query.identifier_mask:
         return False
-    return not names or 2 * (units & names).bit_count() > names.bit_count()
+    telling = query.telling_mask & ~candidate.corrected
+    if not all(_most(units, mask) for mask in (telling, query.name_mask)):
+        return False
+    return 2 * _weight(query, units) >= _weight(query, query.all_mask)
+
+
+def _weight(query: Query, units: int) -> int:
+    """Common words count half."""
+    return 2 * units.bit_count() - (units & query.common_mask).bit_count()
+
+
+def _most(units: int, mask: int) -> bool:
+    return not mask or 2 * (units & mask).bit_count() > mask.bit_count()
 
 
 def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from memoree import limits
 from memoree.errors import invalid
-from memoree.retrieval.telling import is_telling, names_of
-from memoree.retrieval.text import fold, is_word_character, split_runs, words
+from memoree.retrieval.telling import is_common, is_telling, names_of
+from memoree.retrieval.text import fold, is_word_character, words
+from memoree.retrieval.unspaced import split_runs, telling_parts
 
 _STOPWORDS_TEXT = """
     a about an and are as at be been but by can could did do does for from had has have how i if in into is it its
@@ -19,6 +20,9 @@ _STOPWORDS_TEXT = """
 """
 STOPWORDS = frozenset(_STOPWORDS_TEXT.split())
 """Negations and `we`, `you`, `our` are not among them: they carry meaning."""
+_POSSESSIVE = re.compile(r"['\u2019]s\b")
+_IDENTIFIER = re.compile(r"\d|^/\w|\w[.@]\w|::|\w/\w.*/")
+"""Digits, or the punctuation of paths, hosts and addresses; `client/server` and `ask:me` are just two words."""
 _INNER_PUNCTUATION = re.compile(r"\w[^\w\s-]+\w")
 _ANALYSES_KEPT = 512
 
@@ -36,18 +40,20 @@ class Unit:
 
 
 class Literal(NamedTuple):
-    """A piece with punctuation inside, as it was written (folded), and its words."""
+    """A piece with punctuation inside, as it was written (folded), and its words. An identifier is one that must be
+    there as a whole."""
 
     text: str
     words: tuple[str, ...]
+    is_identifier: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """One text has one `Query`, compared by identity.
 
-    `literals` only order matches. The masks have one bit per unit: all of them, the phrases, those that tell the
-    question apart from others about the same things, and of these the names.
+    The masks have one bit per unit, but for that of the literals which are identifiers: all units, the phrases, the
+    common words, those that tell the question apart from others about the same things, the names.
     """
 
     units: tuple[Unit, ...]
@@ -56,6 +62,8 @@ class Query:
     literals: tuple[Literal, ...]
     all_mask: int
     phrase_mask: int
+    identifier_mask: int
+    common_mask: int
     telling_mask: int
     name_mask: int
 
@@ -88,7 +96,9 @@ def analyze(text: str) -> Query:
         literals=tuple(dict.fromkeys(literals)),
         all_mask=(1 << len(units)) - 1,
         phrase_mask=_mask(unit.is_phrase for unit in units),
-        telling_mask=_mask(unit.is_phrase or is_telling(unit.words[0]) or unit.words[0] in names for unit in units),
+        identifier_mask=_mask(literal.is_identifier for literal in dict.fromkeys(literals)),
+        common_mask=_mask(not unit.is_phrase and is_common(unit.words[0]) for unit in units),
+        telling_mask=_mask(unit.is_phrase or is_telling(unit.words[0]) for unit in units),
         name_mask=_mask(not unit.is_phrase and unit.words[0] in names for unit in units),
     )
 
@@ -112,23 +122,24 @@ def _parse(text: str, literals: list[Literal]) -> Iterator[Unit]:
                 yield Unit(tuple(phrase), is_phrase=True)
             continue
         for piece in fold(segment).split():
-            yield from _parse_piece(piece, literals)
+            yield from _parse_piece(_POSSESSIVE.sub("", piece), literals)
 
 
 def _parse_piece(piece: str, literals: list[Literal]) -> Iterator[Unit]:
     found = tuple(words(piece))
     trimmed = _trimmed(piece)
     if len(found) >= 2:
-        if _is_identifier(piece, found):
-            literals.append(Literal(trimmed.strip("-"), found))
+        if _is_literal(piece, found):
+            literals.append(Literal(trimmed.strip("-"), found, _IDENTIFIER.search(piece) is not None))
         if tuple(trimmed.split("-")) == found:
             yield Unit(found, is_phrase=True)
             return
     for word in found:
-        yield Unit((word,), is_phrase=False)
+        for part in telling_parts(word):
+            yield Unit((part,), is_phrase=False)
 
 
-def _is_identifier(piece: str, found: tuple[str, ...]) -> bool:
+def _is_literal(piece: str, found: tuple[str, ...]) -> bool:
     """Whether its punctuation makes it what it is: `38.101`, `src/app.py`, `SKU-77`, but not `high-speed` or `i.e.`"""
     if any(map(str.isdigit, piece)):
         return True

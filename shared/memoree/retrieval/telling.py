@@ -18,9 +18,14 @@ _PIECE = re.compile(r"\S+")
 _SENTENCE_END = (".", "?", "!", ":", ";")
 
 
+def is_common(word: str) -> bool:
+    """Of a folded word: whether it is one of the thousand that every text has."""
+    return stem(word) in _terms("common_terms.txt")
+
+
 def is_telling(word: str) -> bool:
-    """Of a folded word: whether it is none of the ordinary ones."""
-    return stem(word) not in _ordinary_terms()
+    """Of a folded word: whether it is no ordinary English."""
+    return not is_common(word) and stem(word) not in _terms("ordinary_terms.txt")
 
 
 def names_of(text: str) -> frozenset[str]:
@@ -44,6 +49,5 @@ def _is_capital(piece: str) -> bool:
 
 
 @cache
-def _ordinary_terms() -> frozenset[str]:
-    text = resources.files("memoree.retrieval").joinpath("ordinary_terms.txt").read_text(encoding="ascii")
-    return frozenset(line for line in text.splitlines() if not line.startswith("#"))
+def _terms(name: str) -> frozenset[str]:
+    return frozenset(resources.files("memoree.retrieval").joinpath(name).read_text(encoding="ascii").split())

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from memoree.retrieval.stemming import simple_words, stem
+from memoree.retrieval.unspaced import RUN, run_pairs
 
 FOLD_CHARS_MAX = 2048
 """Normalisation sorts a run of combining marks in quadratic time, so text is folded in slices of this size."""
@@ -22,14 +23,6 @@ GUESSABLE_CHARS_MIN = 3
 GUESSABLE_CHARS_MAX = 48
 
 _SLICE = re.compile(rf".{{1,{FOLD_CHARS_MAX - 1}}}(?:\s|\Z)|.{{1,{FOLD_CHARS_MAX}}}", re.DOTALL)
-_UNSPACED = re.compile(
-    "["
-    "\u1100-\u11ff"  # Hangul letters that did not compose into syllables
-    "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese kana and iteration
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\uac00-\ud7a3"  # Hangul syllables
-    "]+"
-)
 _WORD_CATEGORIES = frozenset("LN")
 
 
@@ -55,10 +48,10 @@ def segments(text: str) -> Segments:
     """What the index stores for a text: `設備 Caches A1, A1` becomes words `caches a1 a1`, pairs `設備 備`, and terms
     `cach a1 設備 備`."""
     folded = fold(text)
-    if folded.isascii() or _UNSPACED.search(folded) is None:
+    if folded.isascii() or RUN.search(folded) is None:
         return Segments(folded, "", " ".join(word_terms(folded)))
-    pairs = [pair for run in _UNSPACED.findall(folded) for pair in run_pairs(run)]
-    spaced = _UNSPACED.sub(" ", folded)
+    pairs = [pair for run in RUN.findall(folded) for pair in run_pairs(run)]
+    spaced = RUN.sub(" ", folded)
     return Segments(spaced, " ".join(pairs), " ".join((*word_terms(spaced), *dict.fromkeys(pairs))))
 
 
@@ -74,27 +67,7 @@ def guessable_words(folded: str) -> list[str]:
 
 
 def is_guessable(word: str) -> bool:
-    return GUESSABLE_CHARS_MIN <= len(word) <= GUESSABLE_CHARS_MAX and word.isalpha() and not _UNSPACED.search(word)
-
-
-def run_pairs(run: str) -> list[str]:
-    """The overlapping pairs of a run, then its last character: every character starts one token, so that a single
-    character is a prefix query, and two neighbouring runs never look like one."""
-    return [run[position : position + 2] for position in range(len(run))]
-
-
-def split_runs(word: str) -> list[tuple[str, bool]]:
-    """The parts of a folded word, each with whether it is an unspaced run."""
-    parts: list[tuple[str, bool]] = []
-    end = 0
-    for run in _UNSPACED.finditer(word):
-        if run.start() > end:
-            parts.append((word[end : run.start()], False))
-        parts.append((run[0], True))
-        end = run.end()
-    if end < len(word):
-        parts.append((word[end:], False))
-    return parts
+    return GUESSABLE_CHARS_MIN <= len(word) <= GUESSABLE_CHARS_MAX and word.isalpha() and not RUN.search(word)
 
 
 def words(text: str) -> list[str]:

@@ -46,6 +46,8 @@ from memoree.retrieval.text import is_guessable
 SIMILARITY_ONE_WORD = Fraction("0.80")
 SIMILARITY = Fraction("0.72")
 """At least this share of the longer word stays. Exact fractions: `hause` is four fifths of `house`, no less."""
+SIMILARITY_CORRECTED = 0.85
+"""From here on a word is taken for the other one misspelled, and not for a word that the store does not have."""
 TERMS_EXAMINED_MAX = 512
 """Most similar terms of a word that are looked up, however few of them the caller may see."""
 GUESSES_PER_WORD_MAX = 16
@@ -233,8 +235,12 @@ def _guessable_units(query: Query, seen: int) -> list[int]:
 
 def _corrected(guesses: Mapping[int, Sequence[Guess]]) -> int:
     """The units whose likeliest spelling is an ordinary word: misspelled, such a word tells nothing either."""
-    likeliest = ((number, found[0].words) for number, found in guesses.items() if found)
-    return sum(1 << number for number, words in likeliest if len(words) == 1 and not is_telling(words[0]))
+    likeliest = ((number, found[0]) for number, found in guesses.items() if found)
+    return sum(
+        1 << number
+        for number, guess in likeliest
+        if guess.similarity >= SIMILARITY_CORRECTED and not any(map(is_telling, guess.words))
+    )
 
 
 def _guessed_expression(
@@ -253,6 +259,8 @@ def _guessed_expression(
         expression.spell(number, query.units[number], options[number])
     for unit in query.units:
         expression.add_scored(scored_terms(unit))
+    for literal in query.literals:
+        expression.add_literal(literal.words)
     required = [expression.unit_matches[number] for number in guesses if expression.unit_matches[number]]
     if not required:
         return None
@@ -268,7 +276,7 @@ def _words_to_guess(unit: Unit) -> list[str]:
 def _judged(query: Query, entity_type: EntityType, expression: Expression, row: Row, seen: int) -> Candidate:
     mask = CLAIM_COLUMNS if entity_type == "claim" else ARTIFACT_COLUMNS
     similarities = expression.similarities(row.columns, mask)
-    units = expression.matched(row.columns, mask).units
+    units, literals = expression.matched(row.columns, mask)
     chunk_row = None
     if entity_type == "artifact":
         title = closeness(expression.matched(row.columns, TITLE_COLUMNS).units, query.phrase_mask)
@@ -280,7 +288,7 @@ def _judged(query: Query, entity_type: EntityType, expression: Expression, row: 
         commit_seq=row.commit_seq,
         lexical_score=0.0,
         units=units & seen,
-        literals=0,
+        literals=literals,
         chunk_row=chunk_row,
         typo=TypoMatch(units, sum(similarities) / len(similarities)),
     )

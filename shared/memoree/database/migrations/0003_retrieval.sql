@@ -1,5 +1,6 @@
 -- The index is made anew: beside words in their places and pairs of characters it has terms, each once per row.
--- Only terms are scored (rank); everything else says where words stand.
+-- Only terms are scored (rank); everything else says where words stand. Marks belong to words: many scripts write
+-- vowels as marks.
 
 DROP TABLE artifact_vocabulary;
 DROP TABLE claim_vocabulary;
@@ -9,21 +10,21 @@ DROP TABLE projection_fts;
 
 CREATE VIRTUAL TABLE artifact_fts USING fts5 (
     title, body, title_cjk, body_cjk, title_terms, body_terms,
-    content = '', tokenize = 'unicode61 remove_diacritics 2'
+    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('rank', 'bm25(0.0, 0.0, 0.0, 0.0, 5.0, 1.0)');
 
 CREATE VIRTUAL TABLE claim_fts USING fts5 (
     statement, cjk, terms,
-    content = '', tokenize = 'unicode61 remove_diacritics 2'
+    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 INSERT INTO claim_fts (claim_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO claim_fts (claim_fts, rank) VALUES ('rank', 'bm25(0.0, 0.0, 1.0)');
 
 CREATE VIRTUAL TABLE projection_fts USING fts5 (
     text, cjk, terms,
-    content = '', tokenize = 'unicode61 remove_diacritics 2'
+    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 );
 INSERT INTO projection_fts (projection_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO projection_fts (projection_fts, rank) VALUES ('rank', 'bm25(0.0, 0.0, 1.0)');
