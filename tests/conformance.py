@@ -1,9 +1,8 @@
 """Which test proves which numbered assertion: writes `docs/conformance.md` from the tests' own markers.
 
-Collects with pytest itself, gathers `proves` and `fault_class`, and lays them over the committed tables
-`assertions/machine.tsv` and `assertions/field-faults.tsv`; beside them stand the planted faults under which the tests
-of a row fail (`planted/`). Exits 1 when a required row has no test, when a marker names a row that does not exist, or,
-with `--check`, when the page is stale.
+Collects with pytest itself, gathers `proves` and `fault_class`, and lays them over the committed tables in
+`assertions/`; beside them stand the planted faults under which the tests of a row fail (`planted/`). Exits 1 when a
+required row has no test, when a marker names a row that does not exist, or, with `--check`, when the page is stale.
 """
 
 from __future__ import annotations
@@ -103,6 +102,7 @@ def tables() -> tuple[Table, ...]:
     assertions = TESTS / "assertions"
     return (
         read_table(assertions / "machine.tsv", "Machine protocol, §9", "machine"),
+        read_table(assertions / "retrieval.tsv", "Retrieval, §9", "retrieval"),
         read_table(assertions / "field-faults.tsv", "Faults seen in the field", "fault"),
     )
 

@@ -37,16 +37,38 @@ SEARCH_ITEMS_DEFAULT = 10
 METADATA_DEPTH_MAX = 128
 """Nesting of a free-form map: JSON encoders give up at some depth, and an answer wraps the map a few levels deep."""
 RECALL_CLAIMS_MAX = 10
+RECALL_CLAIMS_DEFAULT = 5
+RECALL_SLATE_PER_CLAIM = 4
+RECALL_SLATE_MAX = 10
+"""Claims among which those shown are chosen."""
 RECALL_ARTIFACT_REFS_MAX = 20
+RECALL_ARTIFACT_REFS_DEFAULT = 3
+CANDIDATES_KEPT_MAX = 16
+"""Matches that did not qualify among which those suggested are chosen."""
 RECALL_CANDIDATE_CLAIMS_MAX = 5
 RECALL_CANDIDATE_ARTIFACT_REFS_MAX = 5
 RECALL_EXCERPT_BYTES_MAX = 1024
+RECALL_EXCERPT_BYTES_DEFAULT = 320
 RECALL_EVIDENCE_EXCERPTS_PER_CLAIM_MAX = 4
 PROBE_ITEMS_MAX = 8
 PROBE_TITLE_BYTES_MAX = 48
+PROBE_ARTIFACT_LEADS_MIN = 2
+"""Leads kept free for artifacts, however many claims there are."""
+PROBE_SOURCES_PER_LEAD_MAX = 3
+PROBE_LEAD_BYTES_MAX = 4 * KIB
 RETRIEVE_LEADS_MAX = 8
 RETRIEVE_REFERENCES_MAX = 9
 RETRIEVE_EVIDENCE_BYTES_MAX = 12 * KIB
+RETRIEVE_REFERENCE_BYTES_MAX = 1536
+RETRIEVE_VOCABULARY_MAX = 12
+"""Words of stored text that are proposed for the next question."""
+CONTEXT_BYTES_DEFAULT = 16 * KIB
+CONTEXT_TITLE_BYTES_MAX = 256
+"""Of the quoted title of one hit."""
+DERIVATION_CITATIONS_MAX = 64
+"""Citations of this store that are kept of a text that quotes it, the first ones."""
+DERIVATION_CANDIDATES_MAX = 1024
+"""Different citations of a text that are looked up, the first ones."""
 CITATION_BYTES_MAX = 1024
 CITATION_FETCH_BYTES_MIN = 4
 """The longest UTF-8 character: a smaller bound could not be kept."""

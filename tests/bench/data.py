@@ -22,6 +22,14 @@ SOURCES = 100
 SOURCE_BYTES = 1024
 SPAN_BYTES = 96
 
+TITLE_WORDS_MIN = 3
+TITLE_WORDS_MAX = 6
+DOCUMENT_WORDS_MIN = 40
+DOCUMENT_WORDS_MAX = 250
+FUNCTION_WORDS = ("the", "of", "and", "to", "a", "in", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on")
+FUNCTION_WORDS_SHARE = 0.4
+"""Of the words of a document, as in natural text: a query of nothing but these must have something to find."""
+
 _ONSETS = (
     *("b", "bl", "br", "c", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "l", "m"),
     *("n", "p", "pr", "qu", "r", "s", "st", "t", "tr", "v", "w", "z"),
@@ -38,6 +46,12 @@ class Statement:
     text: str
     source: int
     start_byte: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    title: str
+    body: str
 
 
 @cache
@@ -80,3 +94,30 @@ def sources() -> Iterator[str]:
     for _ in range(SOURCES):
         words = chooser.choices(vocabulary(), cum_weights=_cumulative_weights(), k=SOURCE_BYTES // 4)
         yield " ".join(words)[:SOURCE_BYTES]
+
+
+def documents(number: int) -> Iterator[Document]:
+    """The first `number` documents that nothing cites: words as frequent as those of claims, function words between."""
+    return islice(_documents(), number)
+
+
+def _documents() -> Iterator[Document]:
+    chooser = random.Random(SEED + 5)
+    while True:
+        title = zipf_words(chooser, chooser.randint(TITLE_WORDS_MIN, TITLE_WORDS_MAX))
+        content = zipf_words(chooser, chooser.randint(DOCUMENT_WORDS_MIN, DOCUMENT_WORDS_MAX))
+        yield Document(
+            " ".join(title).capitalize(), " ".join(_with_function_words(chooser, content)).capitalize() + "."
+        )
+
+
+def _with_function_words(chooser: random.Random, content: Sequence[str]) -> Iterator[str]:
+    for word in content:
+        while chooser.random() < FUNCTION_WORDS_SHARE:
+            yield chooser.choice(FUNCTION_WORDS)
+        yield word
+
+
+def zipf_words(chooser: random.Random, number: int) -> list[str]:
+    """Words of the vocabulary, drawn by their frequency."""
+    return chooser.choices(vocabulary(), cum_weights=_cumulative_weights(), k=number)

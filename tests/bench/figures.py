@@ -31,6 +31,10 @@ def latencies_ms(name: str, seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
+class NotMeasured(Exception):
+    """A ratio needs something that this run was not given; the text says what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """`measured` and `floor` share a unit; without a floor the measured number is held against the bounds itself.

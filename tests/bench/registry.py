@@ -1,4 +1,5 @@
-"""Every ratio, in the order of measuring: small tenants first, the full one last."""
+"""Every ratio, in the order of measuring: small tenants first, then the full one, then the memories that are filled
+without a stack."""
 
 from __future__ import annotations
 
@@ -6,8 +7,13 @@ from .figures import Ratio
 from .ratios import (
     cold_start,
     concurrent_writes,
+    context,
     durable_ack,
+    hostile,
     memory,
+    quality,
+    recall,
+    recall_growth,
     relation_list,
     revise,
     search,
@@ -30,4 +36,10 @@ RATIOS: tuple[Ratio, ...] = (
     cold_start.RATIO,
     memory.API,
     memory.WRITER,
+    recall.RATIO,
+    context.RATIO,
+    hostile.RATIO,
+    recall_growth.RATIO,
+    *quality.OWN_CORPUS,
+    quality.CRANFIELD,
 )

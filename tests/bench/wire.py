@@ -86,6 +86,14 @@ def search(query: str, **more: Any) -> bytes:
     return _body("search", query=query, **more)
 
 
+def recall(query: str, **more: Any) -> bytes:
+    return _body("memory.recall", query=query, **more)
+
+
+def build_context(query: str, max_bytes: int) -> bytes:
+    return _body("context.build", query=query, max_bytes=max_bytes)
+
+
 def _locator(statement: Statement, source: Source) -> dict[str, Any]:
     start = statement.start_byte
     return {**source._asdict(), "start_byte": start, "end_byte": start + SPAN_BYTES}

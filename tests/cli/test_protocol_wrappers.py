@@ -166,6 +166,50 @@ SENT: list[tuple[list[str], str, Json]] = [
         "feedback.export",
         {"limit": 2, "before_commit_seq": 9},
     ),
+    (
+        ["context", "build", "which", "cone"],
+        "context.build",
+        {"query": "which cone", "limit": 10, "max_bytes": 16384, "include_historical": False}
+        | {"recency": {"enabled": True}, "horizon": "ambient"},
+    ),
+    (
+        typed(
+            "context build cone --limit 3 --max-bytes 0 --include-historical --min-commit-seq 9 --no-recency "
+            "--horizon workspace --reason why"
+        ),
+        "context.build",
+        {"query": "cone", "limit": 3, "max_bytes": 0, "include_historical": True, "min_commit_seq": 9}
+        | {"recency": {"enabled": False}, "horizon": "workspace", "reason": "why"},
+    ),
+    (
+        ["retrieve", "which", "cone"],
+        "memory.retrieve",
+        {"query": "which cone", "max_claims": 5, "max_artifact_refs": 3, "max_excerpt_bytes": 320}
+        | {"max_recovery_leads": 8, "max_recovery_bytes": 12288, "profile": False}
+        | {"recency": {"enabled": True}, "horizon": "ambient"},
+    ),
+    (
+        typed(
+            "retrieve cone --reformulation kiln --max-claims 1 --max-artifact-refs 2 --max-excerpt-bytes 3 "
+            "--max-recovery-leads 4 --max-recovery-bytes 5 --min-commit-seq 9 --no-recency --profile "
+            "--horizon workspace --reason why"
+        ),
+        "memory.retrieve",
+        {"query": "cone", "reformulation": "kiln", "max_claims": 1, "max_artifact_refs": 2, "max_excerpt_bytes": 3}
+        | {"max_recovery_leads": 4, "max_recovery_bytes": 5, "min_commit_seq": 9, "profile": True}
+        | {"recency": {"enabled": False}, "horizon": "workspace", "reason": "why"},
+    ),
+    (
+        ["probe", "which", "cone"],
+        "memory.probe",
+        {"query": "which cone", "max_leads": 8, "recency": {"enabled": True}, "horizon": "ambient"},
+    ),
+    (
+        typed("probe cone --original-query kiln --max-leads 2 --min-commit-seq 9 --no-recency"),
+        "memory.probe",
+        {"query": "cone", "original_query": "kiln", "max_leads": 2, "min_commit_seq": 9}
+        | {"recency": {"enabled": False}, "horizon": "ambient"},
+    ),
     (["verify"], "verify", {}),
     (["backup", "create", "/srv/backup"], "backup.create", {"destination": "/srv/backup"}),
 ]

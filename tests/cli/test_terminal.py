@@ -104,6 +104,17 @@ def test_a_citation_is_shown_above_its_bytes(project: Shell) -> None:
     assert lines[-4:] == ["", "漢字", "n", "cut: 3 more bytes were asked for"]
 
 
+def test_a_context_is_shown_as_the_markdown_that_goes_into_a_prompt(project: Shell) -> None:
+    assert project.run("claim", "assert", "fact", "The glaze is celadon.").result
+    markdown = project.run("context", "build", "celadon").result["rendered_markdown"]
+    shown = screen(project, "context", "build", "celadon")
+    assert "> The glaze is celadon." in shown and "# Retrieved memory" in shown
+    assert unfolded(shown).split() == markdown.split()
+    assert "1 more did not fit into 300 bytes" in unfolded(
+        screen(project, "context", "build", "celadon", "--max-bytes", "300")
+    )
+
+
 def test_relations_and_conflicts_are_shown_from_their_ends(project: Shell) -> None:
     first, second = (project.run("claim", "assert", "fact", f"It was cone {cone}.").result for cone in (5, 6))
     ends = [f"claim:{claim['claim_id']}" for claim in (first, second)]

@@ -165,6 +165,32 @@ INPUTS: Mapping[str, Mapping[str, Member]] = {
         "min_commit_seq": _integer(-INTEGER_MAX, INTEGER_MAX, "optional"),
         "recency": Member(_object_of({"enabled": _boolean("required")}), "defaulted"),
     } | HORIZON,
+    "memory.recall": {
+        "query": _any_text(), "max_claims": _integer(1, 10, "defaulted"),
+        "max_artifact_refs": _integer(1, 20, "defaulted"), "max_excerpt_bytes": _integer(1, 1024, "defaulted"),
+        "max_candidate_claims": _integer(0, 5, "defaulted"),
+        "max_candidate_artifact_refs": _integer(0, 5, "defaulted"),
+        "min_commit_seq": _integer(-INTEGER_MAX, INTEGER_MAX, "optional"),
+        "recency": Member(_object_of({"enabled": _boolean("required")}), "defaulted"),
+    } | HORIZON,
+    "context.build": {
+        "query": _any_text(), "limit": _integer(1, 100, "defaulted"),
+        "max_bytes": _integer(0, INTEGER_MAX, "defaulted"), "include_historical": _boolean("defaulted"),
+        "min_commit_seq": _integer(-INTEGER_MAX, INTEGER_MAX, "optional"),
+        "recency": Member(_object_of({"enabled": _boolean("required")}), "defaulted"),
+    } | HORIZON,
+    "memory.probe": {
+        "query": _any_text(), "original_query": _text(8192, "optional"), "max_leads": _integer(1, 8, "defaulted"),
+        "min_commit_seq": _integer(-INTEGER_MAX, INTEGER_MAX, "optional"),
+        "recency": Member(_object_of({"enabled": _boolean("required")}), "defaulted"),
+    } | HORIZON,
+    "memory.retrieve": {
+        "query": _any_text(), "reformulation": _any_text("optional"), "max_claims": _integer(1, 10, "defaulted"),
+        "max_artifact_refs": _integer(1, 20, "defaulted"), "max_excerpt_bytes": _integer(1, 1024, "defaulted"),
+        "max_recovery_leads": _integer(1, 8, "defaulted"), "max_recovery_bytes": _integer(1, 12 * KIB, "defaulted"),
+        "min_commit_seq": _integer(-INTEGER_MAX, INTEGER_MAX, "optional"),
+        "recency": Member(_object_of({"enabled": _boolean("required")}), "defaulted"), "profile": _boolean("defaulted"),
+    } | HORIZON,
     "source.register": {
         "name": LONG_NAME, "kind": KIND, "locator": LONG_TEXT, "metadata": FREE_FORM, "actor": ACTOR,
     },

@@ -252,12 +252,57 @@ COMPLETE_INPUTS: Mapping[str, dict[str, Any]] = {
         "min_commit_seq": 0,
         "recency": {"enabled": False},
     },
+    "memory.recall": {
+        "query": "how hot did firing 12 get",
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "max_claims": 4,
+        "max_artifact_refs": 2,
+        "max_excerpt_bytes": 200,
+        "max_candidate_claims": 5,
+        "max_candidate_artifact_refs": 5,
+        "min_commit_seq": 0,
+        "recency": {"enabled": False},
+    },
+    "context.build": {
+        "query": "cone 6 firing",
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "limit": 3,
+        "max_bytes": 2048,
+        "include_historical": True,
+        "min_commit_seq": 0,
+        "recency": {"enabled": False},
+    },
+    "memory.probe": {
+        "query": "peak temperature last bake",
+        "original_query": "how hot did firing 12 get",
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "max_leads": 4,
+        "min_commit_seq": 0,
+        "recency": {"enabled": False},
+    },
+    "memory.retrieve": {
+        "query": "how hot did firing 12 get",
+        "reformulation": "firing 12 cone reached",
+        "horizon": "workspace",
+        "reason": "compare with the other studio",
+        "max_claims": 4,
+        "max_artifact_refs": 2,
+        "max_excerpt_bytes": 200,
+        "max_recovery_leads": 4,
+        "max_recovery_bytes": 4096,
+        "min_commit_seq": 0,
+        "recency": {"enabled": False},
+        "profile": True,
+    },
 }
-"""For every operation but those of retrieval an input that is valid and spells out every member it knows. What stands
+"""For every operation an input that is valid and spells out every member it knows. What stands
 in braces is an entity that a running test makes and puts there."""
 
 OPERATIONS = tuple(o.name for o in CATALOGUE if o.name in COMPLETE_INPUTS)
-"""Every operation but those of retrieval, in the order of the catalogue."""
+"""Every operation, in the order of the catalogue."""
 NEEDS_CONTEXT = tuple(o.name for o in CATALOGUE if o.needs_context and o.name in OPERATIONS)
 MUTATIONS = tuple(o.name for o in CATALOGUE if o.mutating and o.name in OPERATIONS)
 READS = tuple(o.name for o in CATALOGUE if not o.side_effecting and o.name in OPERATIONS)

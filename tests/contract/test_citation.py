@@ -270,6 +270,30 @@ def test_an_offset_inside_of_a_character_is_refused(door: Door, bench: Workbench
     assert kind_of(door, cite(artifact, "#1-7")) == "span_out_of_range"
 
 
+@pytest.mark.proves("retrieval-83")
+def test_a_citation_names_whole_characters_of_a_text(door: Door, bench: Workbench) -> None:
+    artifact = bench.put("a🦀z")
+    assert fetch(door, cite(artifact, "#1-5"))["content"] == "🦀"
+    for span in ("#2-6", "#0-2", "#2-5"):
+        assert kind_of(door, cite(artifact, span)) == "utf8_boundary"
+    for span in ("#0-999", "#5-5"):
+        assert kind_of(door, cite(artifact, span)) == "span_out_of_range"
+    whole = refused(door, cite(artifact))
+    assert (whole["citation_error"], whole["total_byte_count"]) == ("range_required", 6)
+    binary = bench.put(b"\xff\xfe\x00")
+    assert kind_of(door, cite(binary, "#0-2")) == "non_text_content"
+    assert kind_of(door, cite(artifact, "#1-5").replace("memoree:", "https:")) == "malformed_citation"
+
+
+@pytest.mark.proves("retrieval-84")
+def test_a_fetch_of_five_bytes_tells_how_many_of_the_span_are_left(door: Door, bench: Workbench) -> None:
+    artifact = bench.put("🦀 walks sideways, says the log.")
+    fetched = fetch(door, cite(artifact, "#0-19"), max_bytes=5)
+    assert (fetched["content"], fetched["citation"]) == ("🦀 ", cite(artifact, "#0-5"))
+    assert (fetched["truncated"], fetched["remaining_bytes"]) == (True, 14)
+    assert kind_of(door, cite(artifact, "#0-19"), max_bytes=3) == "invalid_output_limit"
+
+
 @pytest.mark.proves("machine-199")
 def test_every_pair_of_offsets_into_mixed_text_gives_exact_bytes_or_the_reason(door: Door, bench: Workbench) -> None:
     data = MIXED.encode()

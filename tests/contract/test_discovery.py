@@ -37,11 +37,12 @@ def test_capabilities_name_the_product_and_its_rules(door: Door) -> None:
         "supported_horizons": ["ambient", "workspace", "personal"],
         "ambient_context_sources": ["explicit", "session", "marker", "personal"],
         "broader_horizons_require_reason": True,
+        "prompt_injection_signals": True,
         "authoritative_store": "sqlite_wal",
     }
     assert {name: capabilities[name] for name in expected} == expected
     assert capabilities["instruction_set_version"] >= 1
-    assert {"exact", "sqlite_fts5"} <= set(capabilities["retrieval"])
+    assert set(capabilities["retrieval"]) == {"exact", "sqlite_fts5", "cited_derived_projection_candidates"}
     assert {
         "immutable_revisions",
         "idempotent_mutations",
@@ -54,6 +55,8 @@ def test_capabilities_name_the_product_and_its_rules(door: Door) -> None:
         "revision_bound_conflict_lifecycle",
         "automatic_live_conflict_reassessment",
         "append_only_conflict_events",
+        "model_independent_exact_tier",
+        "candidates_never_affect_presence",
         "bounded_exact_citation_fetch",
         "out_of_process_source_sync",
         "logical_source_withdrawal_no_erasure",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from .door import Door, Json, ManualClock
-from .workbench import Workbench, projection_input, text
+from .workbench import Workbench, projection_input, span_of, text
 
 PROJECTION_RECORD = {
     "projection_id", "artifact_id", "revision_id", "projection_key", "kind", "text", "evidence_spans", "generator",
@@ -54,11 +54,12 @@ def test_a_projection_is_acknowledged_and_listed(door: Door, bench: Workbench) -
 
 
 @pytest.mark.proves("machine-205")
-def test_what_only_a_projection_says_qualifies_nothing_and_is_never_shown(bench: Workbench) -> None:
+def test_what_only_a_projection_says_leads_to_the_raw_span_and_qualifies_nothing(bench: Workbench) -> None:
     artifact = bench.put("cone 6 reached at 21:40")
     projection = bench.project(artifact, text="celadon tenmoku")
-    answer = bench.search("celadon tenmoku", include_historical=True, min_commit_seq=projection["commit_seq"])
-    assert answer["hits"] == []
+    (hit,) = bench.search("celadon tenmoku", min_commit_seq=projection["commit_seq"])["hits"]
+    assert (hit["entity_id"], hit["excerpt"], span_of(hit)) == (artifact["artifact_id"], "cone", (0, 4))
+    assert hit["ranking"]["qualified"] is False
     assert "tenmoku" not in json.dumps(bench.search("cone", include_historical=True)["hits"])
 
 

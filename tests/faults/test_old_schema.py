@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
@@ -15,33 +16,42 @@ from faults.site import Clients, Site, until
 from memoree.assembly import replica_target
 from memoree.clock import stored, utc_now
 from memoree.database import meta
-from memoree.database.schema import SCHEMA_VERSION
+from memoree.database.schema import SCHEMA_VERSION, stored_version
 from memoree.ids import new_ulid
 from memoree.objects.s3 import S3Store
 from memoree.replication import layout
 from memoree.replication.head import Head
 from memoree.replication.litestream import Litestream, LitestreamSettings
 
-OLDEST = Path(__file__).parents[1] / "fixtures" / "schema-1"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 MIGRATED_SECONDS_MAX = 30
 
 
-async def leave_old_tenant(site: Site, store: S3Store, scratch: Path, *, released: bool) -> str:
-    """The tenant as the program of the oldest schema would have left it; returns its prefix."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A tenant that a program of an older schema left."""
+
+    prefix: str
+    commit_seq: int
+    blobs: int
+
+
+async def leave_old_tenant(site: Site, store: S3Store, scratch: Path, fixture: Path, *, released: bool) -> Left:
     owner = new_ulid()
     prefix = layout.epoch_prefix(1, owner)
     database = scratch / "old.sqlite3"
-    shutil.copy(OLDEST / "memoree.sqlite3", database)
+    shutil.copy(fixture / "memoree.sqlite3", database)
     db = apsw.Connection(str(database))
     db.execute("UPDATE meta SET epoch = 1")
-    counters = meta.read(db)
+    counters, version = meta.read(db), stored_version(db)
     target = replica_target(site.settings)(layout.tenant_prefix(site.tenant) + prefix)
     litestream = Litestream(database, target, LitestreamSettings())
     await litestream.start()
     txid = (await litestream.sync(10)).replicated_txid
     await litestream.stop()
     db.close()
-    for blob in (path for path in (OLDEST / "objects").rglob("*") if path.is_file()):
+    blobs = [path for path in (fixture / "objects").rglob("*") if path.is_file()]
+    for blob in blobs:
         key = f"{layout.tenant_prefix(site.tenant)}blobs/b3/{blob.name[:2]}/{blob.name}"
         await store.put(key, blob.read_bytes())
     ledger = {"kind": "birth", "prefix": prefix, "parent_epoch": 0, "parent_txid": 0, "parent_batch": 0}
@@ -59,12 +69,12 @@ async def leave_old_tenant(site: Site, store: S3Store, scratch: Path, *, release
         batch=counters.batch,
         commit_seq=counters.commit_seq,
         hlc=counters.hlc,
-        schema_version=1,
+        schema_version=version,
         integrity=counters.integrity.hex(),
         updated_at=stored(utc_now()),
     )
     await store.put(f"{layout.tenant_prefix(site.tenant)}head.json", head.to_bytes())
-    return prefix
+    return Left(prefix, counters.commit_seq, len(blobs))
 
 
 async def must_wait(clients: Clients, operation: str, payload: dict[str, object], *, key: str | None = None) -> None:
@@ -77,17 +87,23 @@ async def must_wait(clients: Clients, operation: str, payload: dict[str, object]
 
 @pytest.mark.fault_class(50)
 @pytest.mark.fault_class(51)
-@pytest.mark.parametrize("released", [True, False], ids=["settled", "whose writer still holds its lease"])
+@pytest.mark.parametrize(
+    ("schema", "released"),
+    [
+        pytest.param("schema-1", True, id="schema 1, settled"),
+        pytest.param("schema-2", False, id="schema 2, whose writer still holds its lease"),
+    ],
+)
 def test_an_idle_tenant_of_an_older_schema_is_migrated_by_a_writer_that_starts(
-    site: Site, tmp_path: Path, released: bool
+    site: Site, tmp_path: Path, schema: str, released: bool
 ) -> None:
     claim = {"claim_type": "fact", "statement": "written before the migration"}
 
     async def run() -> None:
         async with S3Store(site.s3) as store, site.clients() as clients:
-            old = await leave_old_tenant(site, store, tmp_path, released=released)
+            left = await leave_old_tenant(site, store, tmp_path, FIXTURES / schema, released=released)
             checker = Checker(site, tmp_path)
-            left = checker.keys(old)
+            keys = checker.keys(left.prefix)
             await must_wait(clients, "search", {"query": "cone"})
             await must_wait(clients, "doctor", {})
             await must_wait(clients, "claim.assert", claim, key="early")
@@ -97,10 +113,11 @@ def test_an_idle_tenant_of_an_older_schema_is_migrated_by_a_writer_that_starts(
                 reply = await clients.call("verify", {}, strong=True)
                 verified = reply.envelope["result"]
                 assert (verified["issues"], verified["schema_version"]) == ([], SCHEMA_VERSION)
-                assert (verified["last_commit_seq"], verified["checked_external_blobs"]) == (10, 2)
-                assert (await clients.decided("claim.assert", claim, key="early"))["commit_seq"] == 11
+                assert verified["last_commit_seq"] == left.commit_seq
+                assert verified["checked_external_blobs"] == left.blobs > 0
+                assert (await clients.decided("claim.assert", claim, key="early"))["commit_seq"] == left.commit_seq + 1
             head = checker.head()
-            assert (head["epoch"], head["commit_seq"]) == (2, 11)
-            assert checker.keys(old) == left, "the old epoch stays as it was"
+            assert (head["epoch"], head["commit_seq"]) == (2, left.commit_seq + 1)
+            assert checker.keys(left.prefix) == keys, "the old epoch stays as it was"
 
     asyncio.run(run())

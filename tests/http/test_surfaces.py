@@ -137,6 +137,8 @@ class World:
             yield from ({name: each} for each in self.ids[name])
         elif "query" in catalogue()[op].input.model_fields:
             yield {"query": "ember"}
+            nearby = {"max_candidate_claims": 5, "max_candidate_artifact_refs": 5} if op == "memory.recall" else {}
+            yield {"query": "ember quagga okapi"} | nearby
         else:
             yield {}
 

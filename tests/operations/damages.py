@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memoree.verification.index import INDEXES
 from memoree.verification.issue import Kind
 from mixed_mutations import LONG_TEXT
 
@@ -9,6 +10,7 @@ OPEN = "SELECT min(case_sequence) FROM conflict_cases WHERE state = 'open'"
 STALE = "SELECT min(case_sequence) FROM conflict_cases WHERE state = 'stale'"
 RESOLVED = "SELECT min(case_sequence) FROM conflict_cases WHERE state = 'resolved'"
 LONG = "SELECT row_id FROM artifact_revisions WHERE body IS NULL"
+DRAFT = "SELECT head_row FROM artifacts WHERE forgotten_reason = 'a draft'"
 CONFLICTED = "SELECT min(row_id) FROM claims WHERE status = 'conflicted'"
 CITING = "SELECT claim_revision_row FROM claim_evidence"
 LAST_COMMIT = "SELECT commit_seq FROM meta"
@@ -38,22 +40,30 @@ DAMAGES: dict[Kind, dict[str, str]] = {
             WHERE status = 'dropped'
         """,
         "a claim revision without its index row": """
-            INSERT INTO claim_fts (claim_fts, rowid, statement, cjk)
-            SELECT 'delete', row_id, lower(statement), '' FROM claim_revisions WHERE revision_number = 2
+            INSERT INTO claim_fts (claim_fts, rowid, statement, cjk, terms)
+            SELECT 'delete', row_id, lower(statement), '', 'the note say 5' FROM claim_revisions
+            WHERE revision_number = 2
         """,
         "a chunk without its index row": f"""
-            INSERT INTO artifact_fts (artifact_fts, rowid, title, body, title_cjk, body_cjk)
-            SELECT 'delete', row_id, '', text, '釉薬 薬ノ ノー ート ト', '' FROM artifact_chunks
-            WHERE revision_row = ({LONG}) AND ordinal = 1
+            INSERT INTO artifact_fts (artifact_fts, rowid, title, body, title_cjk, body_cjk, title_terms, body_terms)
+            SELECT 'delete', row_id, 'draft', 'to be forgotten', '', '', 'draft', 'to be forgotten'
+            FROM artifact_chunks WHERE revision_row = ({DRAFT})
         """,
         "an active projection without its index row": """
-            INSERT INTO projection_fts (projection_fts, rowid, text, cjk) SELECT 'delete', row_id, text, ''
-            FROM projections WHERE status = 'active'
+            INSERT INTO projection_fts (projection_fts, rowid, text, cjk, terms)
+            SELECT 'delete', row_id, text, '', 'green iron glaze' FROM projections WHERE status = 'active'
         """,
-        "postings of a row whose size is gone": """
-            DELETE FROM claim_fts_docsize WHERE id = (SELECT min(id) FROM claim_fts_docsize)
+        **{f"postings of a row of {name} whose size is gone": f"DELETE FROM {name}_docsize" for name in INDEXES},
+        **{
+            f"a size in {name} without postings": f"""
+                INSERT INTO {name}_docsize SELECT 9001, sz FROM {name}_docsize LIMIT 1
+            """
+            for name in INDEXES
+        },
+        "a word of an artifact that no misspelled one is compared with": """
+            DELETE FROM words WHERE word = 'celadon'
         """,
-        "a size without postings": "INSERT INTO claim_fts_docsize VALUES (9001, x'0300')",
+        "a word of a claim that no misspelled one is compared with": "DELETE FROM words WHERE word = 'stopped'",
     },
     "database": {
         "an inverted index in ruins": """
@@ -193,6 +203,20 @@ DAMAGES: dict[Kind, dict[str, str]] = {
             WHERE state = 'withdrawn'
         """,
         "an item younger than its source's last commit": "UPDATE sources SET commit_seq = row_id",
+    },
+    "derivation": {
+        "a mark of a text that quotes nothing": """
+            INSERT INTO derivations VALUES (1, '["memoree://artifact/a@b"]')
+        """,
+        "a mark of a revision without text": """
+            UPDATE artifact_chunks SET end_byte = 0 WHERE revision_row = 1;
+            INSERT INTO derivations VALUES (1, '[]')
+        """,
+        "a quotation without its mark": f"""
+            UPDATE artifact_chunks SET text = (SELECT 'memoree://artifact/' || artifact_id || '@' || revision_id || ' '
+            FROM artifacts JOIN artifact_revisions ON artifact_row = artifacts.row_id
+            WHERE artifact_revisions.row_id = 1) WHERE revision_row = ({LONG}) AND ordinal = 1
+        """,
     },
     "projection": {
         "a projection without evidence": "UPDATE projections SET evidence_spans = '[]'",

@@ -17,7 +17,7 @@ from memoree.database import integrity
 from memoree.database.connection import open_writer
 from memoree.objects.audit import DirectoryAudit
 from memoree.objects.filesystem import FilesystemStore
-from memoree.verification import contradictions, counters, history, index, outcomes, revisions, sources
+from memoree.verification import contradictions, counters, derivations, history, index, outcomes, revisions, sources
 from memoree.verification.issue import Issue, Kind
 from memoree.verification.rule import Rule, breaches
 from memoree.verification.store import Report, verify
@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     *counters.RULES,
     *revisions.RULES,
     *index.CHUNK_RULES,
+    *derivations.RULES,
     *contradictions.RULES,
     *sources.RULES,
     *history.RULES,
@@ -138,6 +139,36 @@ def test_every_rule_is_broken_by_some_damage(stored: Store) -> None:
     assert {*DAMAGES, "schema"} == set(get_args(Kind))
 
 
+@pytest.mark.proves("machine-213")
+def test_every_rule_of_every_index_is_broken_by_some_damage(stored: Store) -> None:
+    never_broken = {rule.says for rules in index.INDEXES.values() for rule in rules}
+    for sql in DAMAGES["index"].values():
+        copy = Store(stored.directory, in_memory(stored.db))
+        copy.damage(sql)
+        never_broken -= {issue.detail for issue in index.issues(copy.db)}
+        copy.db.close()
+    assert never_broken == set()
+
+
+@pytest.mark.proves("machine-213")
+@pytest.mark.parametrize(("word", "name"), [("iron", "artifact_fts"), ("stopped", "claim_fts")])
+def test_a_lost_word_is_told_once_and_not_by_name(stored: Store, word: str, name: str) -> None:
+    stored.damage(f"DELETE FROM words WHERE word = '{word}'")
+    [issue] = stored.verify().issues
+    assert (issue.kind, issue.entity) == ("index", name)
+    assert word not in str(issue)
+
+
+@pytest.mark.proves("machine-212")
+def test_words_that_the_tokenizer_cuts_elsewhere_are_no_damage(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.claim("glaze\u20ddfire \u0488kiln")
+    for text in ("naïve Ελληνικά йога Ёлка", "हिन्दी में", "ภาษาไทย", "עִבְרִית", "\u0301\u0327 x\u0301y"):
+        bench.put(text, title=text)
+    assert list(index.issues(bench.db)) == []
+    bench.close()
+
+
 SCHEMA_DAMAGES = {
     "an index": "DROP INDEX relations_by_target",
     "the index that allows one open case": "DROP INDEX one_open_case_per_relation",
@@ -145,6 +176,11 @@ SCHEMA_DAMAGES = {
     "a table": "DROP TABLE feedback",
     "an index of words that keeps what is erased": "DELETE FROM claim_fts_config WHERE k = 'secure-delete'",
     "an index of words that never merges": "INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('automerge', 0)",
+    "the scores of artifacts": "INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('rank', 'bm25()')",
+    "the scores of claims": "INSERT INTO claim_fts (claim_fts, rank) VALUES ('rank', 'bm25(1.0, 1.0, 1.0)')",
+    "the scores of projections": "DELETE FROM projection_fts_config WHERE k = 'rank'",
+    "the index of active anchors": "DROP INDEX active_anchors",
+    "the words that misspelled ones are compared with": "DROP TABLE words",
     "a trigger of somebody else": """
         CREATE TRIGGER peace BEFORE INSERT ON claim_revisions
         BEGIN UPDATE claims SET status = 'active' WHERE status = 'conflicted'; END

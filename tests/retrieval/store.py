@@ -81,10 +81,17 @@ class Store:
     def claims(self, statements: Iterable[str], context: Json = HERE) -> list[Json]:
         return self.write_many("claim.assert", map(claim_input, statements), context)
 
-    def search_bytes(self, query: str, context: Json = HERE, **input: Any) -> bytes:
+    def read_bytes(self, op: str, input: Json, context: Json = HERE) -> bytes:
         """The result as it is sent."""
         view = View(self.db, self.blobs, FACTS, meta.read(self.db), clock.stored(self.now))
-        return orjson.dumps(run_read(view, self._call("search", {"query": query, **input}, context)))
+        return orjson.dumps(run_read(view, self._call(op, input, context)))
+
+    def read(self, op: str, input: Json, context: Json = HERE) -> Json:
+        result: Json = orjson.loads(self.read_bytes(op, input, context))
+        return result
+
+    def search_bytes(self, query: str, context: Json = HERE, **input: Any) -> bytes:
+        return self.read_bytes("search", {"query": query, **input}, context)
 
     def search(self, query: str, context: Json = HERE, **input: Any) -> Json:
         result: Json = orjson.loads(self.search_bytes(query, context, **input))

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import random
 import time
 import tracemalloc
+from pathlib import Path
 
 import apsw
 import pytest
@@ -9,9 +11,9 @@ import pytest
 from memoree.database import index
 from memoree.database.connection import scalar
 
-from .store import Store
+from .store import Json, Store
 
-TABLES = ("artifact_fts", "claim_fts")
+TABLES = ("artifact_fts", "claim_fts", "projection_fts")
 REVISIONS_OF = "SELECT row_id FROM artifact_revisions WHERE title LIKE ?"
 
 
@@ -38,6 +40,65 @@ def test_unindexing_leaves_no_term_of_a_revision_behind(store: Store) -> None:
     check_integrity(store.db)
     assert vocabulary(store.db) == before
     assert scalar(store.db, "SELECT count(*) FROM artifact_chunks") == 1
+
+
+def test_unindexing_leaves_no_byte_of_a_text_but_what_separates_pages_until_they_are_merged(
+    store: Store, tmp_path: Path
+) -> None:
+    """Texts are in capitals and the index folds them, so that whatever the file has in small letters is the index's.
+    `words` is no part of it: which of them only an erased text had, is for the erasure to know."""
+    chooser = random.Random(7)
+    secrets = ["q" + "".join(chooser.choices("bcdfghjklmnpqrstvwxz", k=14)) for _ in range(1200)]
+    secrets.append("カタ")
+    for number in range(0, 1200, 100):
+        text = " ".join(secrets[number : number + 100]).upper()
+        hidden = store.artifact(f"{text[:200]} ｶﾀｶﾅ", text)
+        store.claim(text)
+        store.artifact("Kept", " ".join(chooser.choices("abcdefgh", k=200)))
+    store.write("projection.put", projection_input(hidden, text))
+    assert found_in_file(store, tmp_path, secrets) == secrets
+
+    for (row,) in store.db.execute("SELECT row_id FROM artifact_revisions WHERE title <> 'Kept'").fetchall():
+        index.unindex_artifact_revision(store.db, revision_row=row)
+    for (row,) in store.db.execute("SELECT row_id FROM claim_revisions").fetchall():
+        index.unindex_claim_revision(store.db, revision_row=row)
+    index.unindex_projection(store.db, projection_row=scalar(store.db, "SELECT row_id FROM projections"))
+    store.db.execute("DELETE FROM words")
+    separators = [term for table in TABLES for (term,) in store.db.execute(f"SELECT term FROM {table}_idx")]
+    for secret in found_in_file(store, tmp_path, secrets):
+        assert any(tail_of(secret) in term for term in separators), secret
+
+    store.artifact("A row more", "which makes another segment")
+    store.claim("So that there are two to merge.")
+    for table in TABLES:
+        store.db.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+    assert found_in_file(store, tmp_path, secrets) == []
+    separators = [term for table in TABLES for (term,) in store.db.execute(f"SELECT term FROM {table}_idx")]
+    assert [term for term in separators if term[1:2] == b"q"] == []
+
+
+def tail_of(word: str) -> bytes:
+    """The part of a word that an index keeps, however much of its beginning the word before it has."""
+    return word[-9:].encode()
+
+
+def found_in_file(store: Store, directory: Path, words: list[str]) -> list[str]:
+    store.db.execute("PRAGMA wal_checkpoint (TRUNCATE)")
+    (path,) = directory.rglob("store.sqlite3")
+    data = path.read_bytes()
+    return [word for word in words if tail_of(word) in data]
+
+
+def projection_input(artifact: Json, text: str) -> Json:
+    return {name: artifact[name] for name in ("artifact_id", "revision_id")} | {
+        "projection_key": "summary",
+        "kind": "summary",
+        "text": text[:1000],
+        "evidence_spans": [{"start_byte": 0, "end_byte": 9}],
+        "generator": "summariser",
+        "generator_version": "1",
+        "generator_digest": "sha256:00ff",
+    }
 
 
 def test_an_inline_body_is_not_stored_again_in_its_chunks(store: Store) -> None:

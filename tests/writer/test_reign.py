@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import pytest
 
 from memoree.clock import utc_now
 from memoree.command import Command
-from memoree.database import meta
+from memoree.database import meta, schema
 from memoree.errors import Code, MemoreeError
 from memoree.ids import new_attempt_id
 from memoree.objects import StoreUnavailable
@@ -37,6 +38,10 @@ from .test_staging import command
 pytestmark = pytest.mark.stack
 
 NO_BLOBS = ProvedBlobs()
+WORK_OF_MILLISECONDS = """
+    WITH RECURSIVE numbers (n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+    SELECT count(*) FROM numbers
+"""
 
 
 class Site:
@@ -200,6 +205,39 @@ def test_a_reign_whose_work_hangs_lets_its_lease_go(seaweedfs: S3Settings, tmp_p
         reign = await site.begin()
         reign._progress()  # as a piece of work does when it begins, and this one never gets on
         await until(lambda: reign._loop.time() - reign._head_moved_at > 1.0)
+        await reign.abandon()
+
+    run(seaweedfs, tmp_path, body)
+
+
+@pytest.mark.fault_class(47)
+def test_a_migration_keeps_the_lease_for_longer_than_the_watchdog_waits(
+    seaweedfs: S3Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the next writer would begin it again, and the one after that."""
+    timings = WriterTimings(lease_renew=0.1, watchdog=0.3)
+    real_migration = schema.create_or_migrate
+
+    async def body(site: Site) -> None:
+        loop = asyncio.get_running_loop()
+
+        def revision() -> int:
+            return asyncio.run_coroutine_threadsafe(site.head(), loop).result(10).revision
+
+        def long_migration(db: apsw.Connection) -> None:
+            real_migration(db)
+            began = time.monotonic()
+            while time.monotonic() < began + 3 * timings.watchdog:
+                db.execute(WORK_OF_MILLISECONDS)
+            reached = revision()
+            while revision() < reached + 2:
+                assert time.monotonic() < began + 10, "the lease is renewed no more"
+                db.execute(WORK_OF_MILLISECONDS)
+
+        monkeypatch.setattr(schema, "create_or_migrate", long_migration)
+        site.environment = replace(site.environment, timings=timings)
+        reign = await site.begin()
+        await site.write(reign)
         await reign.abandon()
 
     run(seaweedfs, tmp_path, body)

@@ -1,4 +1,4 @@
-"""`memoree init` and `memoree context`: which project this directory is."""
+"""`memoree init` and `memoree context`: which project this directory is, and what its memory gives to a prompt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from memoree.cli.output import print_success
-from memoree.cli.parsing import Command, Group, current_invocation
+from memoree.cli.parsing import Command, Group, current_invocation, horizon_options
+from memoree.cli.wrapper import perform, words
 
 
 def _print(result: dict[str, Any], *, context: dict[str, Any] | None = None) -> int:
@@ -35,7 +36,7 @@ def init(name: str | None, workspace: str | None, directory: Path) -> int:
 
 @click.group(cls=Group)
 def context() -> None:
-    """Show which workspace, project and task commands work in."""
+    """Show which workspace, project and task commands work in; build a prompt's context from its memory."""
 
 
 @context.command()
@@ -62,3 +63,38 @@ def explain() -> int:
     if found.path is not None:
         result["source_path"] = str(found.path)
     return _print({**result, "precedence": list(PRECEDENCE)}, context=found.to_wire())
+
+
+@context.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=int, default=10, show_default=True, help="Entries, 1 to 100.")
+@click.option("--max-bytes", type=int, default=16384, show_default=True, help="Of the Markdown.")
+@click.option("--include-historical", is_flag=True, help="Also what was revised, retracted or forgotten.")
+@click.option("--min-commit-seq", type=int, metavar="N", help="Answer only from a state that holds this commit.")
+@click.option("--no-recency", is_flag=True, help="Rank by the words alone.")
+@horizon_options
+def build(
+    query: tuple[str, ...],
+    limit: int,
+    max_bytes: int,
+    include_historical: bool,
+    min_commit_seq: int | None,
+    no_recency: bool,
+    horizon: str,
+    reason: str | None,
+) -> int:
+    """What memory holds about a question, as quoted and cited Markdown for a prompt.
+
+    Everything quoted in it is untrusted. Open contradictions come first.
+    """
+    given = {
+        "query": words(query),
+        "limit": limit,
+        "max_bytes": max_bytes,
+        "include_historical": include_historical,
+        "min_commit_seq": min_commit_seq,
+        "recency": {"enabled": not no_recency},
+        "horizon": horizon,
+        "reason": reason,
+    }
+    return perform("context.build", given)

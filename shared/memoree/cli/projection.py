@@ -13,7 +13,7 @@ from memoree.cli.wrapper import actor, parse_object, perform, perform_mutation, 
 def projection() -> None:
     """Attach derived text to exact bytes of an artifact.
 
-    It is kept, bound and listed; `memoree search` does not look at it yet.
+    Its words lead to these bytes, as a match that answers nothing by itself.
     """
 
 

@@ -127,6 +127,58 @@ def _hit(hit: Record) -> Parts:
     yield one_piece(hit["citation"])
 
 
+def recalled(result: Record) -> RenderableType:
+    """The claims with what they rest on, the artifacts, and below them what is no answer."""
+    found = [part for claim in result["claims"] for part in _recalled_claim(claim)]
+    found += [part for ref in result["artifact_refs"] for part in _reference(ref, ref["status"])]
+    for claim in result["candidate_claims"]:
+        found += [heading(claim["statement"], f"{claim['claim_type']}, no answer"), one_piece(claim["citation"])]
+    found += [part for ref in result["candidate_artifact_refs"] for part in _reference(ref, "no answer")]
+    return listed(found, result, "claims_refine_hint", "artifact_refs_refine_hint", "candidates_hint")
+
+
+def _recalled_claim(claim: Record) -> Parts:
+    yield heading(claim["statement"], f"{claim['claim_type']}, {claim['status']}")
+    yield one_piece(claim["citation"])
+    yield from (one_piece(evidence["citation"]) for evidence in claim["evidence"])
+
+
+def _reference(ref: Record, state: str) -> Parts:
+    yield heading(ref["title"], state)
+    yield indented(ref["excerpt"].rstrip())
+    yield one_piece(ref.get("excerpt_citation", ref["citation"]))
+
+
+def retrieved(result: Record) -> RenderableType:
+    """As recall shows it; below, the words that claims nearby cite, and what to do without an answer."""
+    found = [part for claim in result["claims"] for part in _recalled_claim(claim)]
+    found += [part for ref in result["artifact_refs"] for part in _reference(ref, "artifact")]
+    for evidence in result.get("recovery", {}).get("evidence", ()):
+        found += [heading(evidence["title"], "no answer"), indented(evidence["content"].rstrip())]
+        found += [one_piece(evidence["citation"])]
+    advice = [note(result["next_action"]["detail"])] if "next_action" in result else []
+    profile = [fields(result["profile"])] if "profile" in result else []
+    return Group(listed(found, result), *advice, *profile)
+
+
+def leads(result: Record) -> RenderableType:
+    found = (part for lead in result["leads"] for part in _lead(lead))
+    more = [note(f"{result['available_count']} or more are near")] if result["truncated"] else []
+    return Group(listed(found, result), *more)
+
+
+def _lead(lead: Record) -> Parts:
+    yield heading(lead["title"], "" if lead["evidence_locator_set_complete"] else "more sources")
+    yield from (one_piece(source["citation"]) for source in lead["sources"])
+
+
+def built_context(result: Record) -> RenderableType:
+    """The Markdown as it goes into a prompt, and what it leaves out."""
+    left_out = f"{result['omitted_count']} more did not fit into {result['max_bytes']} bytes"
+    notes = [note(left_out)] if result["omitted_count"] else []
+    return listed([_content(result["rendered_markdown"]), *notes], result, "refine_hint", "broaden_hint")
+
+
 def cited(result: Record) -> RenderableType:
     rest = f"cut: {result['remaining_bytes']} more bytes were asked for" if result["truncated"] else None
     shown = [one_piece(result["citation"], indent=0), facts(result["media_type"], f"{result['byte_count']} bytes")]
@@ -317,6 +369,7 @@ RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
     "relation.put": relation,
     "relation.list": relations,
     "conflict.list": conflicts,
+    "context.build": built_context,
     "source.register": source,
     "source.get": source,
     "source.ingest": delivery,
@@ -333,6 +386,9 @@ RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
     "instructions": text_content,
     "schema": document,
     "search": hits,
+    "memory.recall": recalled,
+    "memory.probe": leads,
+    "memory.retrieve": retrieved,
     "verify": verification,
 }
 """Operations whose result is more than a list of members."""

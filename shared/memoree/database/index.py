@@ -2,12 +2,15 @@
 
 The FTS tables hold no text (`content = ''`), only postings of its folded form (`memoree.retrieval.text`). Row ids
 are those of `artifact_chunks`, `claim_revisions` and `projections`. Removing a row therefore needs the very text it was
-made from. Words stay in `words` when their last row goes: one is a guess only where a visible row has it.
+made from. Words stay in `words` when their last row goes: one is a guess only where a visible row has it. Beginnings of
+removed words stay where they separate two pages of an FTS5 segment, which `secure-delete` leaves as they are; they go
+when the segment is merged. Whoever erases has to see to both.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import apsw
 import orjson
@@ -41,15 +44,23 @@ _DELETE_PROJECTION = """
 """
 _INSERT_WORDS = "INSERT OR IGNORE INTO words (word) SELECT value FROM json_each(?)"
 
-_ALL_CHUNKS = """
-    SELECT c.row_id, r.title,
-        coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))
-    FROM artifact_chunks AS c CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row ORDER BY c.row_id
-"""
+_ALL_REVISIONS = "SELECT row_id, title, body FROM artifact_revisions ORDER BY row_id"
 _ALL_STATEMENTS = "SELECT row_id, statement FROM claim_revisions ORDER BY row_id"
 _ALL_PROJECTIONS = "SELECT row_id, text FROM projections WHERE status = 'active' ORDER BY row_id"
 
 _NO_BODY = Span(0, 0)
+
+
+class ArtifactRow(NamedTuple):
+    """The columns of `artifact_fts`, in their order."""
+
+    row_id: int
+    title: str
+    body: str
+    title_cjk: str
+    body_cjk: str
+    title_terms: str
+    body_terms: str
 
 
 def index_artifact_revision(
@@ -62,14 +73,14 @@ def index_artifact_revision(
     of one revision are consecutive, which lets a search ask for all of them by a range.
     """
     data = (text or "").encode()
-    folded_title = segments(title)
-    _learn_words(db, folded_title)
     first_row = scalar(db, _NEXT_CHUNK_ROW)
+    texts: list[tuple[int, str]] = []
     for ordinal, span in enumerate(chunks(data) if data else (_NO_BODY,)):
         body = data[span.start : span.end].decode()
         kept = None if stored_inline else body
         db.execute(_INSERT_CHUNK, (first_row + ordinal, revision_row, ordinal, span.start, span.end, kept))
-        _index_chunk(db, first_row + ordinal, folded_title, body)
+        texts.append((first_row + ordinal, body))
+    _index_chunks(db, title, texts)
     derivations.record(db, revision_row=revision_row, text=text or "")
 
 
@@ -77,7 +88,7 @@ def index_claim_revision(db: apsw.Connection, *, revision_row: int, statement: s
     """Make a revision of a claim findable by its statement."""
     folded = segments(statement)
     db.execute(_INSERT_CLAIM, (revision_row, *folded))
-    _learn_words(db, folded)
+    _learn_words(db, folded.words)
 
 
 def index_projection(db: apsw.Connection, *, projection_row: int, text: str) -> None:
@@ -90,9 +101,8 @@ def unindex_artifact_revision(db: apsw.Connection, *, revision_row: int) -> None
     revision = one(db, _REVISION, (revision_row,))
     assert revision is not None, f"artifact revision {revision_row} is not in the store"
     title, body = revision
-    folded_title = segments(title)
-    for chunk_row, text in _chunk_texts(db, revision_row, body):
-        db.execute(_DELETE_ARTIFACT, _artifact_row(chunk_row, folded_title, segments(text)))
+    for row in _artifact_rows(segments(title), _chunk_texts(db, revision_row, body)):
+        db.execute(_DELETE_ARTIFACT, row)
     db.execute(_DELETE_CHUNKS, (revision_row,))
     derivations.remove(db, revision_row)
 
@@ -113,10 +123,9 @@ def unindex_projection(db: apsw.Connection, *, projection_row: int) -> None:
 
 def rebuild(db: apsw.Connection) -> None:
     """Index every revision and active projection of a store whose index is empty."""
-    for chunk_row, title, body in db.execute(_ALL_CHUNKS):
-        folded_title = segments(str(title))
-        _learn_words(db, folded_title)
-        _index_chunk(db, int(str(chunk_row)), folded_title, str(body or ""))
+    revisions: Iterable[tuple[Any, ...]] = db.execute(_ALL_REVISIONS)
+    for revision_row, title, body in revisions:
+        _index_chunks(db, title, _chunk_texts(db, revision_row, body))
     for revision_row, statement in db.execute(_ALL_STATEMENTS):
         index_claim_revision(db, revision_row=int(str(revision_row)), statement=str(statement))
     for projection_row, text in db.execute(_ALL_PROJECTIONS):
@@ -124,20 +133,25 @@ def rebuild(db: apsw.Connection) -> None:
     derivations.rebuild(db)
 
 
-def _index_chunk(db: apsw.Connection, chunk_row: int, title: Segments, body: str) -> None:
-    folded = segments(body)
-    db.execute(_INSERT_ARTIFACT, _artifact_row(chunk_row, title, folded))
-    _learn_words(db, folded)
+def _index_chunks(db: apsw.Connection, title: str, texts: Iterable[tuple[int, str]]) -> None:
+    folded_title = segments(title)
+    _learn_words(db, folded_title.words)
+    for row in _artifact_rows(folded_title, texts):
+        db.execute(_INSERT_ARTIFACT, row)
+        _learn_words(db, row.body)
 
 
-def _learn_words(db: apsw.Connection, folded: Segments) -> None:
+def _learn_words(db: apsw.Connection, folded: str) -> None:
     """Let misspelled words of a query be compared with the words of a text."""
-    if learned := guessable_words(folded.words):
+    if learned := guessable_words(folded):
         db.execute(_INSERT_WORDS, (orjson.dumps(learned).decode(),))
 
 
-def _artifact_row(chunk_row: int, title: Segments, body: Segments) -> tuple[int, str, str, str, str, str, str]:
-    return chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, body.terms
+def _artifact_rows(title: Segments, texts: Iterable[tuple[int, str]]) -> Iterator[ArtifactRow]:
+    """Of chunks, given as (row id, text)."""
+    for chunk_row, text in texts:
+        body = segments(text)
+        yield ArtifactRow(chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, body.terms)
 
 
 def _chunk_texts(db: apsw.Connection, revision_row: int, body: bytes | None) -> list[tuple[int, str]]:

@@ -63,7 +63,9 @@ def check_migrated(version: int) -> None:
 
 
 def create_or_migrate(db: apsw.Connection) -> None:
-    """Bring the database to `SCHEMA_VERSION` in one transaction. Safe to call from several processes."""
+    """Bring the database to `SCHEMA_VERSION` in one transaction. Safe to call from several processes. Needs memory for
+    the page cache and the longest body, and none for the size of the store. Raises `apsw.Error` as it comes; whatever
+    it is, nothing has changed then."""
     check_version(stored_version(db))
     if stored_version(db) == SCHEMA_VERSION:
         return
@@ -72,7 +74,8 @@ def create_or_migrate(db: apsw.Connection) -> None:
         for version in range(stored_version(db) + 1, SCHEMA_VERSION + 1):
             _apply(db, version)
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:  # some faults of a disk end it by themselves
+            db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
 

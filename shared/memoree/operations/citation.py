@@ -76,10 +76,15 @@ class CitedBytes(BaseModel):
 
 @read("citation.get", position=7, input=CitationGet, result=CitedBytes, needs_context=False)
 def get(view: View, call: Call[CitationGet]) -> CitedBytes:
-    limit = call.input.max_bytes
+    return fetch(view, call.input)
+
+
+def fetch(view: View, wanted: CitationGet) -> CitedBytes:
+    """Raises `CITATION_ERROR` of some kind (§4.8), in the order of that list."""
+    limit = wanted.max_bytes
     if not limits.CITATION_FETCH_BYTES_MIN <= limit <= limits.CITATION_FETCH_BYTES_MAX:
         _refuse("invalid_output_limit", f"max_bytes is {limit}; it is {_LIMIT_RANGE}")
-    citation = _parsed(call.input.citation)
+    citation = _parsed(wanted.citation)
     span = citation.span
     if span is not None and span.start >= span.end:
         _refuse("span_out_of_range", "the span is empty or reversed", **_offsets(span))

@@ -66,7 +66,7 @@ BOUNDS = (
 RETRIEVAL = (
     Offer("exact"),
     Offer("sqlite_fts5", "search"),
-    Offer("cited_derived_projection_candidates", "memory.recall"),
+    Offer("cited_derived_projection_candidates", "search"),
 )
 
 GUARANTEES = (

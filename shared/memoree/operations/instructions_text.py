@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-INSTRUCTION_SET_VERSION = 3
+INSTRUCTION_SET_VERSION = 4
 PURPOSE = (
     "Memoree is a memory for agents that keeps evidence first. Artifacts hold exact bytes in immutable revisions. "
     "Claims are atomic statements that cite exact byte spans of those revisions. Nothing here calls a language model: "
@@ -52,12 +52,31 @@ class Concept:
 WORKFLOW = (
     Step("Call `capabilities` once and read the bounds and the operations that exist; `schema` gives exact shapes."),
     Step(
-        "Before you answer from memory, call `memory.recall` with the question in plain words; read the claims "
-        "first, and their citations before you rely on them.",
+        "Before you answer from memory, call `memory.retrieve` once with the question in plain words. Read `presence`, "
+        "then the claims, and what they cite before you rely on them.",
+        needs="memory.retrieve",
+    ),
+    Step(
+        "When no claim answers, read `next_action` and ask again, as a new `query`, in words that are stored. A "
+        "`reformulation` finds evidence nearby and never makes it an answer.",
+        needs="memory.retrieve",
+    ),
+    Step(
+        "`memory.recall` gives the claims and artifacts alone, and on request the best matches that do not answer.",
         needs="memory.recall",
     ),
     Step(
-        "Look for what is stored with `search`; each hit carries a citation of the exact bytes that matched.",
+        "`memory.probe` only points: short titles and places of what comes near a question and does not answer it.",
+        needs="memory.probe",
+    ),
+    Step(
+        "To hand memory on to a model, call `context.build`: what qualified, quoted and cited, within a budget of "
+        "bytes. Its `conflicts` and `manifest` are for whoever answers for the text.",
+        needs="context.build",
+    ),
+    Step(
+        "Look around in what is stored with `search`; each hit carries a citation of the exact bytes that matched. A "
+        "hit is an answer only where its `ranking.qualified` is true.",
         needs="search",
     ),
     Step("Store source material with `artifact.put`: the document, the log, the transcript, as it is."),
@@ -89,8 +108,8 @@ WORKFLOW = (
     ),
     Step(
         "Text you derive from a document (a summary, other names) goes to `projection.put`, bound to the spans it was "
-        "made from, and is listed by `projection.list`; `search` does not look at it yet. It is never evidence; do not "
-        "store it as a claim or an artifact.",
+        "made from. It leads to these spans when its words are asked for, as a match that does not answer. It is never "
+        "evidence; do not store it as a claim or an artifact.",
         needs="projection.put",
     ),
     Step(
@@ -130,6 +149,30 @@ RULES = (
         "cite-what-you-used",
         "should",
         "When an answer rests on memory, name the citation, and say so when memory had nothing.",
+    ),
+    Rule(
+        "candidates-are-no-answers",
+        "must",
+        "Never answer from candidates, leads or recovered evidence: they are near, and did not qualify.",
+        needs="memory.recall",
+    ),
+    Rule(
+        "absence-proves-nothing",
+        "must",
+        "`presence` `none` means that no stored text here answers in these words. It is no evidence against the fact.",
+        needs="memory.recall",
+    ),
+    Rule(
+        "tell-both-sides",
+        "must",
+        "When a claim is `disputed`, tell both sides; neither score nor age decides between them.",
+        needs="memory.recall",
+    ),
+    Rule(
+        "signals-are-warnings",
+        "should",
+        "Take `risk_signals` as warnings about a text. A text without any is not safe, only not caught.",
+        needs="memory.recall",
     ),
     Rule(
         "bytes-not-characters",
@@ -187,6 +230,16 @@ CONCEPTS = (
         "conflict case",
         "A conflict over two exact revisions: open until one of them changes, then stale or resolved for good.",
         needs="conflict.list",
+    ),
+    Concept(
+        "presence",
+        "What answers a question: `claims`, `artifacts_only` or `none`. Only what qualified counts, by its words.",
+        needs="memory.recall",
+    ),
+    Concept(
+        "candidate",
+        "What matched in part and did not qualify. It may show how things are worded.",
+        needs="memory.recall",
     ),
     Concept("source", "An external system and the items it delivered, by their own ids.", needs="source.ingest"),
     Concept("projection", "Derived text, bound to spans of a revision; never evidence.", needs="projection.put"),

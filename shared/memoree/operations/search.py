@@ -63,7 +63,7 @@ def search(view: View, call: Call[SearchInput]) -> SearchResult:
     pool = lookup.pool("mixed", wanted.limit)
     page, truncated = cut(pool.query, pool.ranked, wanted.limit)
     hits = lookup.placed(lookup.ranked(page))
-    unqualified = pool.unqualified()
+    unqualified = pool.unqualified
     return SearchResult.model_construct(
         query=wanted.query,
         horizon=wanted.horizon,

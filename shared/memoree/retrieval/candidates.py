@@ -101,7 +101,7 @@ class Candidate:
 
     `corrected` has a bit per unit that is taken for a misspelled ordinary word, whether this row has that or not.
     An anchored candidate is one that an adapter's anchor names. `is_retained` marks a disputed claim that conflict
-    retention put on the page."""
+    retention put on the page; a derived candidate is an artifact whose text quotes the store."""
 
     entity_type: EntityType
     revision_row: int
@@ -116,6 +116,7 @@ class Candidate:
     is_anchored: bool = False
     corrected: int = field(default=0, init=False)
     is_retained: bool = field(default=False, init=False)
+    is_derived: bool = field(default=False, init=False)
     written_literals: int = field(default=0, init=False)
     fusion_score: float = field(default=0.0, init=False)
 

@@ -16,7 +16,7 @@ _TOUCHING = """
     CROSS JOIN claim_revisions AS r ON r.row_id = asked.value
     CROSS JOIN conflict_cases AS c ON c.state = 'open' AND c.{end}_claim_row = r.claim_row
 """
-_OPEN = f"""
+OPEN_DISPUTES = f"""
     WITH touching (position, relation_row) AS (
         {_TOUCHING.format(end="source")} UNION ALL {_TOUCHING.format(end="target")}
     )
@@ -48,7 +48,7 @@ def open_disputes(db: apsw.Connection, claim_revision_rows: Sequence[int], scope
     if not claim_revision_rows:
         return []
     bindings = {**scope, "claim_revisions": orjson.dumps(claim_revision_rows).decode()}
-    return [Dispute(*row) for row in db.execute(_OPEN, bindings)]
+    return [Dispute(*row) for row in db.execute(OPEN_DISPUTES, bindings)]
 
 
 def relation_ids(disputes: Iterable[Dispute]) -> dict[str, list[str]]:

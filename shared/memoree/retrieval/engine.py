@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import apsw
 
+from memoree.database import derivations
 from memoree.retrieval.candidates import (
     Candidate,
     artifact_candidates,
@@ -18,11 +19,12 @@ from memoree.retrieval.candidates import (
     with_closest,
 )
 from memoree.retrieval.deadline import deadline
+from memoree.retrieval.derivation import originals_first
 from memoree.retrieval.driving import closest_matches, driven_match
 from memoree.retrieval.expression import EntityType, expression_of
 from memoree.retrieval.literals import confirm_literals
 from memoree.retrieval.projections import ProjectionStatus, add_anchored, with_projections
-from memoree.retrieval.qualify import fused, is_exact, is_qualified
+from memoree.retrieval.qualify import facts_of, fused, is_exact, is_qualified
 from memoree.retrieval.query import Query
 from memoree.retrieval.typo import add_typo_matches
 
@@ -42,17 +44,13 @@ _ENTITY_TYPES: Mapping[Surface, tuple[EntityType, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Every candidate of a query, in relevance order."""
+    """Every candidate of a query, in relevance order; those that count as answers, and those that do not."""
 
     query: Query
     ranked: list[Candidate]
+    qualified: list[Candidate]
+    unqualified: list[Candidate]
     projection: ProjectionStatus
-
-    def qualified(self) -> list[Candidate]:
-        return [candidate for candidate in self.ranked if is_qualified(self.query, candidate)]
-
-    def unqualified(self) -> list[Candidate]:
-        return [candidate for candidate in self.ranked if not is_qualified(self.query, candidate)]
 
 
 def find(
@@ -71,7 +69,25 @@ def find(
     prepare(db)
     with deadline(db, SEARCH_SECONDS_MAX):
         pool, status = _candidates(db, query, scope, surface, window=WINDOW_PER_HIT * (limit + 1), state=state)
-    return Pool(query, fused(query, pool), status)
+    ranked = _copies_behind(db, query, fused(query, pool))
+    qualified: list[Candidate] = []
+    unqualified: list[Candidate] = []
+    for candidate in ranked:
+        (qualified if is_qualified(query, candidate) else unqualified).append(candidate)
+    return Pool(query, ranked, qualified, unqualified, status)
+
+
+def _copies_behind(db: apsw.Connection, query: Query, ranked: list[Candidate]) -> list[Candidate]:
+    """Text that quotes the store behind every original that matches as well. Row ids are commit numbers, so one set
+    serves both entity types."""
+    derived = derivations.among(db, [each.revision_row for each in ranked if each.entity_type == "artifact"])
+    if not derived:
+        return ranked
+    for candidate in ranked:
+        candidate.is_derived = candidate.revision_row in derived
+    return originals_first(
+        ranked, match=lambda each: facts_of(query, each).match, is_derived=lambda each: each.is_derived
+    )
 
 
 def cut(query: Query, ranked: Sequence[Candidate], limit: int) -> tuple[list[Candidate], bool]:

@@ -85,7 +85,10 @@ def _best_place(data: bytes, terms: Sequence[str], reach: int) -> int:
             last += 1
         if len(within) > most:
             best, most = place.start, len(within)
-        within -= Counter([place.term])
+        if within[place.term] > 1:
+            within[place.term] -= 1
+        else:
+            del within[place.term]
     return best
 
 

@@ -104,7 +104,7 @@ class Ranked:
     def standing(self) -> Standing:
         facts = self.facts
         tier = (facts.exact_tier, facts.lexical_qualified, facts.typo_qualified, facts.matched_phrases)
-        return Standing((*tier, facts.matched_units), self.score)
+        return Standing((*tier, facts.matched_units, self.candidate.is_derived), self.score)
 
 
 def ranked_of(

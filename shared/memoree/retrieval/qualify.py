@@ -35,6 +35,11 @@ class Facts:
     def qualified(self) -> bool:
         return self.lexical_qualified or self.typo_qualified
 
+    @property
+    def match(self) -> tuple[int, ...]:
+        """How much of the query is matched; greater is better."""
+        return self.exact_tier, self.qualified, self.matched_phrases, self.matched_units
+
 
 def facts_of(query: Query, candidate: Candidate) -> Facts:
     matched = candidate.units.bit_count()
@@ -85,19 +90,21 @@ def _answers(query: Query, candidate: Candidate, units: int, needed: int) -> boo
         return False
     if candidate.literals & query.identifier_mask != query.identifier_mask:
         return False
-    telling = query.telling_mask & ~candidate.corrected
-    if not all(_most(units, mask) for mask in (telling, query.name_mask)):
+    special = query.special_mask & ~candidate.corrected
+    if 3 * (units & special).bit_count() < 2 * special.bit_count():
+        return False
+    if not (_most(units, query.telling_mask & ~candidate.corrected) and _most(units, query.name_mask)):
         return False
     return 2 * _weight(query, units) >= _weight(query, query.all_mask)
+
+
+def _most(units: int, mask: int) -> bool:
+    return not mask or 2 * (units & mask).bit_count() > mask.bit_count()
 
 
 def _weight(query: Query, units: int) -> int:
     """Common words count half."""
     return 2 * units.bit_count() - (units & query.common_mask).bit_count()
-
-
-def _most(units: int, mask: int) -> bool:
-    return not mask or 2 * (units & mask).bit_count() > mask.bit_count()
 
 
 def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:

@@ -20,12 +20,19 @@ _SENTENCE_END = (".", "?", "!", ":", ";")
 
 def is_common(word: str) -> bool:
     """Of a folded word: whether it is one of the thousand that every text has."""
-    return stem(word) in _terms("common_terms.txt")
+    return stem(word) in _terms()["common"]
+
+
+def is_special(word: str) -> bool:
+    """Of a folded word: whether it is English that belongs to some subject, as `velvet` does and `temperature` does
+    not."""
+    return stem(word) in _terms()["special"]
 
 
 def is_telling(word: str) -> bool:
-    """Of a folded word: whether it is no ordinary English."""
-    return not is_common(word) and stem(word) not in _terms("ordinary_terms.txt")
+    """Of a folded word: whether it is no English that everybody knows."""
+    term = stem(word)
+    return not any(term in _terms()[name] for name in ("common", "ordinary", "special"))
 
 
 def names_of(text: str) -> frozenset[str]:
@@ -49,5 +56,8 @@ def _is_capital(piece: str) -> bool:
 
 
 @cache
-def _terms(name: str) -> frozenset[str]:
-    return frozenset(resources.files("memoree.retrieval").joinpath(name).read_text(encoding="ascii").split())
+def _terms() -> dict[str, frozenset[str]]:
+    """The lists of `english_terms.txt`: after a line `# name`, its terms."""
+    text = resources.files("memoree.retrieval").joinpath("english_terms.txt").read_text(encoding="ascii")
+    sections = (section.split() for section in text.split("# ")[1:])
+    return {name: frozenset(terms) for name, *terms in sections}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import punctuation
 from typing import NamedTuple
 
 from memoree.retrieval.query import STOPWORDS
@@ -19,11 +20,11 @@ OVERLAP_MIN = 0.8
 OVERLAP_WORDS_MIN = 4
 _NEGATIONS_TEXT = """
     no not never without cannot disallowed
-    nicht kein keine nie ohne pas jamais sans ne no nunca sin sem não non mai senza niet geen nie bez
+    nicht kein keine nie ohne ne pas jamais sans nunca sin não sem non mai senza niet geen bez
     не нет без никогда لا ليس لم لن بدون
 """
 _NEGATIONS = frozenset(_NEGATIONS_TEXT.split())
-_CONTRACTED_NEGATION = "n't"
+"""Of English, and of the languages most often met beside it."""
 _SENTENCE_END = ".!\u3002 "
 
 
@@ -91,16 +92,22 @@ class _Wording:
     def of(cls, folded: str) -> _Wording:
         content = frozenset(words(folded)) - STOPWORDS
         decisive = {word for word in content if word in _NEGATIONS or _is_number_or_identifier(word)}
-        if _CONTRACTED_NEGATION in folded.replace("\u2019", "'"):
-            decisive.add(_CONTRACTED_NEGATION)
-        return cls(content, frozenset(decisive))
+        pieces = (piece.strip(punctuation) for piece in folded.split())
+        return cls(content, frozenset(decisive.union(filter(_is_composed, pieces))))
 
     def repeats(self, earlier: _Wording) -> bool:
+        """Whether it has the words of the other, or a few more or less. A word in place of another is another fact."""
         if self.decisive != earlier.decisive or len(self.content) < OVERLAP_WORDS_MIN:
             return False
-        return len(self.content & earlier.content) >= OVERLAP_MIN * len(self.content | earlier.content)
+        fewer, more = sorted((self.content, earlier.content), key=len)
+        return fewer <= more and len(fewer) >= OVERLAP_MIN * len(more)
 
 
 def _is_number_or_identifier(word: str) -> bool:
     """Digits of any script count: `٣٠` is as decisive as `30`."""
     return "_" in word or any(map(str.isnumeric, word))
+
+
+def _is_composed(piece: str) -> bool:
+    """Paths, versions and hyphenated names are more than their words, and so is `isn't`."""
+    return len(words(piece)) > 1

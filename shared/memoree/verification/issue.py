@@ -21,6 +21,7 @@ Kind = Literal[
     "claim_status",
     "source_item",
     "projection",
+    "derivation",
     "events",
     "outcome",
     "integrity_sum",

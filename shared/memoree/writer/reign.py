@@ -43,6 +43,8 @@ from memoree.writer.environment import WriterEnvironment
 from memoree.writer.group_commit import Committed, GroupCommitter
 
 RESTORE_TRIES_MAX = 5
+MIGRATION_PROGRESS_STEPS = 10_000
+"""Of SQLite's virtual machine, between two looks at a migration: milliseconds."""
 SYNC_RETRY_SECONDS_MIN = 0.05
 SYNC_RETRY_SECONDS_MAX = 1.0
 DATABASE_NAME = "tenant.sqlite3"
@@ -181,7 +183,7 @@ class Reign:
 
     def _open_database(self) -> Meta:
         self._db = open_writer(self._database, replicated=True)
-        schema.create_or_migrate(self._db)
+        self._migrate(self._db)
         self._committer = GroupCommitter(
             self._db,
             LoopBlobs(BlobStore(self._environment.store, self.tenant), self._loop),
@@ -189,6 +191,18 @@ class Reign:
             self._environment.clock,
         )
         return meta.read(self._db)
+
+    def _migrate(self, db: apsw.Connection) -> None:
+        """A large store takes longer than the watchdog waits, and no rival would be any faster: as long as SQLite gets
+        on, the lease is kept."""
+
+        def got_on() -> bool:
+            self._progress()
+            return False
+
+        db.set_progress_handler(got_on, MIGRATION_PROGRESS_STEPS)
+        schema.create_or_migrate(db)
+        db.set_progress_handler(None)
 
     def _check_not_behind(self, counters: Meta, parent: str | None) -> None:
         """What was covered must be there: otherwise acknowledged writes are missing, and nobody may go on."""

@@ -36,6 +36,10 @@ _INPUTS: Mapping[str, Any] = {
     "feedback.export": {"limit": 5},
     "conflict.list": {"include_stale": True, "limit": 5},
     "search": {"query": "cone 6 firing", "limit": 3},
+    "memory.recall": {"query": "which cone did firing 12 reach", "max_candidate_claims": 2},
+    "memory.probe": {"query": "peak temperature last bake", "original_query": "how hot did firing 12 get"},
+    "memory.retrieve": {"query": "how hot did firing 12 get", "reformulation": "firing 12 cone reached"},
+    "context.build": {"query": "cone 6 firing", "max_bytes": 2048},
     "doctor": {},
     "verify": {},
 }
