@@ -46,7 +46,7 @@ class Plan:
     claims: int = 100_000
     artifacts: int = 20_000
     claims_grown: int = 1_000_000
-    growth_queries: int = 100
+    growth_queries: int = 60
     clients: int = 64
     writes_per_client: int = 50
     queries_per_band: int = 170

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from memoree.assembly import embedded_facts, embedded_service
+from memoree.data_directory import DATABASE_NAME
 from memoree.retrieval.query import analyze
 
 from . import __main__ as command
@@ -125,7 +126,7 @@ def test_a_memory_holds_what_commands_would_have_stored(tmp_path: Path) -> None:
         bare.insert([filling.command("bench", assert_claim(each, sources[each.source]))[0] for each in statements])
     memories.fill(tmp_path / "memory", documents=0, statements=iter(statements[:500]), say=print)
     memories.grow(tmp_path / "memory", tmp_path / "grown", statements=iter(statements[500:]), say=print)
-    found = _found_by_retrieval(tmp_path / "grown" / memories.DATABASE_NAME)
+    found = _found_by_retrieval(tmp_path / "grown" / DATABASE_NAME)
     assert found == _found_by_retrieval(tmp_path / "recorded.sqlite3")
     assert [len(rows) for rows in found[:2]] == [len(statements)] * 2
 
@@ -136,7 +137,7 @@ def test_a_filled_memory_is_served_as_any_store(tmp_path: Path) -> None:
     service = embedded_service(tmp_path / "memory", facts=embedded_facts(running=False))
     try:
         by_claim = orjson.loads(service.call_bytes(wire.recall(f'"{claim.text}"')))["result"]
-        by_document = orjson.loads(service.call_bytes(wire.recall(f'"{document.body}"'[:200])))["result"]
+        by_document = orjson.loads(service.call_bytes(wire.recall(" ".join(document.body.split()[:20]))))["result"]
     finally:
         service.close_sync()
     assert [found["statement"] for found in by_claim["claims"]] == [claim.text]

@@ -31,9 +31,9 @@ def statements(bench: Workbench, query: str, *, how: Json | None = None, **field
 
 def only_ref(bench: Workbench, query: str, **fields: object) -> Json:
     """The artifact reference of a recall that must find exactly one."""
-    (ref,) = recall(bench, query, **fields)["artifact_refs"]
-    assert isinstance(ref, dict)
-    return ref
+    refs: list[Json] = recall(bench, query, **fields)["artifact_refs"]
+    assert len(refs) == 1, f"{query!r} finds {len(refs)}"
+    return refs[0]
 
 
 def qualified(bench: Workbench, query: str, *, how: Json | None = None, **fields: object) -> list[str]:

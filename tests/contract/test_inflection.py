@@ -123,3 +123,5 @@ def test_separators_of_an_identifier_are_interchangeable_but_not_optional(bench:
 def test_accents_and_case_are_folded_on_both_sides(bench: Workbench, text: str, query: str) -> None:
     bench.claim(text)
     assert presence(bench, query) == "claims"
+    (hit,) = bench.search(query)["hits"]
+    assert hit["ranking"]["exact_tier"] is True, "and not by a guess"

@@ -71,6 +71,7 @@ def check_nothing_shows(bench: Workbench, *, how: Json | None = None, **fields: 
         here, nowhere = everything(bench, question, how=how, **fields), everything(bench, question, how=never, **fields)
         for op in here:
             assert here[op] == nowhere[op], (op, question)
+            assert ids_in(here[op]) == set(), (op, question)
 
 
 def test_every_retrieval_operation_is_there(bench: Workbench) -> None:

@@ -13,8 +13,9 @@ from .workbench import Workbench, projection_input, span_of
 
 def ranking(bench: Workbench, query: str) -> Json:
     """The ranking of the only hit of a search."""
-    (hit,) = bench.search(query)["hits"]
-    found: Json = hit["ranking"]
+    hits = bench.search(query)["hits"]
+    assert len(hits) == 1, f"{query!r} finds {len(hits)}"
+    found: Json = hits[0]["ranking"]
     return found
 
 

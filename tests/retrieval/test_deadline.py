@@ -67,6 +67,6 @@ def test_a_search_beyond_the_deadline_is_refused_and_the_next_one_answered(
     with monkeypatch.context() as hurry:
         hurry.setattr(engine, "SEARCH_SECONDS_MAX", 0.02)
         with pytest.raises(MemoreeError, match="too expensive") as caught:
-            store.search("设" * 2_000)
+            store.search(f'"{"设" * 2_000}"')
     assert caught.value.code is Code.INVALID_REQUEST
     assert store.hits("run")[0]["title"] == "Run"

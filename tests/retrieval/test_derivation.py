@@ -18,8 +18,8 @@ from memoree.retrieval.derivation import cited_in, originals_first
 
 from .store import Json, Store
 
-ARTIFACT, REVISION = ids.new_id("art"), ids.new_id("arev")
-CLAIM, CLAIM_REVISION = ids.new_id("clm"), ids.new_id("crev")
+ARTIFACT, REVISION = "art_01M8Q8G145ZFP66BEW09CXCGMZ", "arev_01M8Q8G145ZFP66BEW09CXCGN0"
+CLAIM, CLAIM_REVISION = "clm_01M8Q8G145ZFP66BEW09CXCGN1", "crev_01M8Q8G145ZFP66BEW09CXCGN2"
 WHOLE = str(ArtifactCitation(ARTIFACT, REVISION))
 PART = str(ArtifactCitation(ARTIFACT, REVISION, Span(4, 23)))
 OF_CLAIM = claim_citation(CLAIM, CLAIM_REVISION)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from memoree.errors import Code, MemoreeError
 from memoree.retrieval.profile import retrieval_profile

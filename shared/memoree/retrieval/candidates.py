@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import combinations
+from math import inf
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -158,26 +159,33 @@ def claim_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window
             if len(rows) >= window and rank != rows[-1].rank:
                 break
             rows.append(Row(fts_row, rank, columns, commit_seq, fts_row, is_disputed=bool(is_disputed)))
-    if len(rows) > window:
-        rows.sort(key=lambda row: (row.rank, -row.commit_seq))
-    return rows[:window]
+    return newest_of_ties(rows, window)
 
 
 def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
-    """The best row of each of the `window` best revisions; a long body does not crowd others out."""
+    """The best row of each of the `window` best revisions, of equal ones the newest; a long body does not crowd others
+    out."""
     sources = [_rows(db, ARTIFACT_CANDIDATES, match, scope)]
     if scope["historical"]:
         sources.append(_rows(db, _TITLED_CANDIDATES, f"{IN_TITLE}({match})", scope))
     best: dict[int, Row] = {}
+    edge = -inf
     with ExitStack() as opened:
         for source in sources:
             opened.enter_context(closing(source))
         for row in merge(*sources, key=lambda row: row.rank):
+            if len(best) >= window and (row.rank != edge or len(best) >= window + TIED_ROWS_MAX):
+                break
             if row.revision_row not in best:
                 best[row.revision_row] = row
-                if len(best) == window:
-                    break
-    return list(best.values())
+                edge = row.rank
+    return newest_of_ties(list(best.values()), window)
+
+
+def newest_of_ties(rows: list[Row], window: int) -> list[Row]:
+    if len(rows) > window:
+        rows.sort(key=lambda row: (row.rank, -row.commit_seq))
+    return rows[:window]
 
 
 def with_closest(rows: list[Row], closest: Iterable[Row]) -> list[Row]:

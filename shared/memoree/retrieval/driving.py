@@ -7,6 +7,7 @@ one of these are read, and common words are looked up in them alone. In a small 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from threading import Lock
 
 import apsw
@@ -63,6 +64,9 @@ def closest_matches(query: Query, expression: Expression) -> list[str]:
     wanted = [expression.unit_matches, phrases] if phrases else [expression.unit_matches]
     conditions = [" AND ".join(dict.fromkeys(matches)) for matches in wanted if all(matches)]
     conditions += filter(None, [" OR ".join(filter(None, dict.fromkeys(expression.literal_matches)))])
+    if len(conditions) == 1 and expression.match == " OR ".join(expression.unit_matches):
+        # Plain words: all of them, in their order, number their phrases as any of them do.
+        return conditions if len(query.units) > 1 else []
     return [f"({expression.match}) AND ({condition})" for condition in dict.fromkeys(conditions)]
 
 
@@ -75,7 +79,7 @@ def driven_match(
         for unit in query.units
     ]
     if sum(rows) <= ROWS_DRIVEN_MAX:
-        return expression.match
+        return _with_a_unit(query, expression)
     driving: list[int] = []
     total = 0
     for number in sorted((n for n, count in enumerate(rows) if count), key=lambda n: (rows[n], n)):
@@ -84,7 +88,16 @@ def driven_match(
             break
         driving.append(number)
     if len(driving) == sum(1 for count in rows if count):
-        return expression.match
-    drivers = " OR ".join(expression.unit_matches[number] for number in sorted(driving))
-    # The optional part stands first: its phrases keep their numbers, and repeats of the driving ones come after.
-    return f"({expression.match}) AND ({drivers})"
+        return _with_a_unit(query, expression)
+    return _with_any(expression, [expression.unit_matches[number] for number in sorted(driving)])
+
+
+def _with_a_unit(query: Query, expression: Expression) -> str:
+    """Rows that have only words of a phrase, scattered, match no unit: they must not fill the window."""
+    has_phrase = any(unit.is_phrase for unit in query.units)
+    return _with_any(expression, expression.unit_matches) if has_phrase else expression.match
+
+
+def _with_any(expression: Expression, matches: Sequence[str]) -> str:
+    # The optional part stands first: its phrases keep their numbers, and repeats come after.
+    return f"({expression.match}) AND ({' OR '.join(dict.fromkeys(filter(None, matches)))})"

@@ -10,7 +10,10 @@ import apsw
 
 from memoree.database import derivations
 from memoree.retrieval.candidates import (
+    ARTIFACT_COLUMNS,
+    CLAIM_COLUMNS,
     Candidate,
+    Row,
     artifact_candidates,
     artifact_rows,
     claim_candidates,
@@ -21,7 +24,7 @@ from memoree.retrieval.candidates import (
 from memoree.retrieval.deadline import deadline
 from memoree.retrieval.derivation import originals_first
 from memoree.retrieval.driving import closest_matches, driven_match
-from memoree.retrieval.expression import EntityType, expression_of
+from memoree.retrieval.expression import EntityType, Expression, expression_of
 from memoree.retrieval.literals import confirm_literals
 from memoree.retrieval.projections import ProjectionStatus, add_anchored, with_projections
 from memoree.retrieval.qualify import facts_of, fused, is_exact, is_qualified
@@ -140,9 +143,18 @@ def _lexical_candidates(
         return []
     read_rows = claim_rows if entity_type == "claim" else artifact_rows
     rows = read_rows(db, driven_match(db, query, expression, entity_type, state), scope, window)
-    if len(rows) == window:
+    if len(rows) == window and not _fills_the_page(query, expression, entity_type, rows):
         for match in closest_matches(query, expression):
             rows = with_closest(rows, read_rows(db, match, scope, window))
     if entity_type == "claim":
         return claim_candidates(expression, rows)
     return artifact_candidates(db, expression, rows, query.phrase_mask)
+
+
+def _fills_the_page(query: Query, expression: Expression, entity_type: EntityType, rows: Sequence[Row]) -> bool:
+    """Whether a full window has enough rows with every unit: those past its edge would stand behind all of them."""
+    if query.literals:
+        return False
+    columns = CLAIM_COLUMNS if entity_type == "claim" else ARTIFACT_COLUMNS
+    exact = sum(1 for row in rows if expression.matched(row.columns, columns).units == query.all_mask)
+    return exact * WINDOW_PER_HIT >= len(rows)

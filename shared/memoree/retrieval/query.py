@@ -21,7 +21,7 @@ _STOPWORDS_TEXT = """
 STOPWORDS = frozenset(_STOPWORDS_TEXT.split())
 """Negations and `we`, `you`, `our` are not among them: they carry meaning."""
 _POSSESSIVE = re.compile(r"['\u2019]s\b")
-_IDENTIFIER = re.compile(r"\d|^/\w|\w[.@]\w|::|\w/\w.*/")
+_IDENTIFIER = re.compile(r"\d|^/\w|\w\w[.@]\w|\w[.@]\w\w|::|\w[/\\]\w.*[/\\]")
 """Digits, or the punctuation of paths, hosts and addresses; `client/server` and `ask:me` are just two words."""
 _INNER_PUNCTUATION = re.compile(r"\w[^\w\s-]+\w")
 _ANALYSES_KEPT = 512
@@ -143,7 +143,7 @@ def _parse_piece(piece: str, literals: list[Literal]) -> Iterator[Unit]:
 
 def _is_literal(piece: str, found: tuple[str, ...]) -> bool:
     """Whether its punctuation makes it what it is: `38.101`, `src/app.py`, `SKU-77`, but not `high-speed` or `i.e.`"""
-    if any(map(str.isdigit, piece)):
+    if _IDENTIFIER.search(piece):
         return True
     return _INNER_PUNCTUATION.search(piece) is not None and all(len(word) > 1 for word in found)
 

@@ -16,6 +16,8 @@ from importlib import resources
 import Stemmer
 
 _ENGLISH = Stemmer.Stemmer("english")
+UNSTEMMED_CHARS_MAX = 3
+"""`ids` is an identifier of its own, and `bus` no plural."""
 _STEMS_KEPT = 1 << 16
 _ASCII_WORD = re.compile(r"[^\W_]+", re.ASCII)
 _FIRST_MARK, _PAST_MARKS = 0x0300, 0x1F000
@@ -52,7 +54,9 @@ def _word() -> re.Pattern[str]:
 def stem(word: str) -> str:
     """The term of a folded word. Words with digits and words of other scripts are their own."""
     plain = without_diacritics(word)
-    return _ENGLISH.stemWord(_regular().get(plain, plain)) if plain.isascii() and plain.isalpha() else plain
+    if len(plain) <= UNSTEMMED_CHARS_MAX or not (plain.isascii() and plain.isalpha()):
+        return plain
+    return str(_ENGLISH.stemWord(_regular().get(plain, plain)))
 
 
 def without_diacritics(text: str) -> str:

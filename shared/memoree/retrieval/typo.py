@@ -270,6 +270,8 @@ def _guessed_expression(
 
 
 def _words_to_guess(unit: Unit) -> list[str]:
+    if len(unit.words) > WORDS_GUESSED_MAX:
+        return []
     return [word for word in unit.words if is_guessable(word)]
 
 

@@ -14,10 +14,12 @@ import apsw
 
 from memoree import limits
 from memoree.clock import stored, utc_now
+from memoree.database import meta
 from memoree.envelope import AmbientContext
 from memoree.retrieval.candidates import ARTIFACT_CANDIDATES, CLAIM_CANDIDATES, TIED_ROWS_MAX, prepare
+from memoree.retrieval.driving import driven_match
 from memoree.retrieval.engine import WINDOW_PER_HIT
-from memoree.retrieval.expression import expression_of
+from memoree.retrieval.expression import EntityType, expression_of
 from memoree.retrieval.query import analyze
 from memoree.retrieval.scope import scope_bindings
 
@@ -72,13 +74,19 @@ def _bare(db: apsw.Connection, lists: Mapping[str, Sequence[str]]) -> Seconds:
 
 
 def _executed(db: apsw.Connection, query: str, scope: Mapping[str, object]) -> float:
-    bindings = {**scope, "match": expression_of(analyze(query)).match}
-    claims, artifacts = bindings | {"rows_max": WINDOW + TIED_ROWS_MAX}, bindings | {"rows_max": UNBOUNDED}
+    claims = {**scope, "match": _match(db, query, "claim"), "rows_max": WINDOW + TIED_ROWS_MAX}
+    artifacts = {**scope, "match": _match(db, query, "artifact"), "rows_max": UNBOUNDED}
     began = time.perf_counter()
     for statement, bound in ((CLAIM_CANDIDATES, claims), (ARTIFACT_CANDIDATES, artifacts)):
         with closing(db.execute(statement, bound)) as cursor:
             list(islice(cursor, WINDOW))
     return time.perf_counter() - began
+
+
+def _match(db: apsw.Connection, text: str, entity_type: EntityType) -> str:
+    query, counters = analyze(text), meta.read(db)
+    expression = expression_of(query, entity_type)
+    return driven_match(db, query, expression, entity_type, (counters.history, counters.commit_seq))
 
 
 def _all(seconds: Seconds) -> list[float]:

@@ -10,21 +10,21 @@ DROP TABLE projection_fts;
 
 CREATE VIRTUAL TABLE artifact_fts USING fts5 (
     title, body, title_cjk, body_cjk, title_terms, body_terms,
-    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* M* Co'"
 );
 INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO artifact_fts (artifact_fts, rank) VALUES ('rank', 'bm25(0.0, 0.0, 0.0, 0.0, 5.0, 1.0)');
 
 CREATE VIRTUAL TABLE claim_fts USING fts5 (
     statement, cjk, terms,
-    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* M* Co'"
 );
 INSERT INTO claim_fts (claim_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO claim_fts (claim_fts, rank) VALUES ('rank', 'bm25(0.0, 0.0, 1.0)');
 
 CREATE VIRTUAL TABLE projection_fts USING fts5 (
     text, cjk, terms,
-    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+    content = '', tokenize = "unicode61 remove_diacritics 2 categories 'L* N* M* Co'"
 );
 INSERT INTO projection_fts (projection_fts, rank) VALUES ('secure-delete', 1);
 INSERT INTO projection_fts (projection_fts, rank) VALUES ('rank', 'bm25(0.0, 0.0, 1.0)');
