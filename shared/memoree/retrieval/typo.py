@@ -54,6 +54,7 @@ GUESSES_PER_WORD_MAX = 16
 GUESSES_PER_PHRASE_WORD_MAX = 4
 GUESSES_PER_PHRASE_MAX = 32
 WORDS_GUESSED_MAX = 8
+PHRASE_WORDS_GUESSED_MAX = 20
 WORDS_MAX = 500_000
 VOCABULARIES_KEPT = 8
 
@@ -270,7 +271,7 @@ def _guessed_expression(
 
 
 def _words_to_guess(unit: Unit) -> list[str]:
-    if len(unit.words) > WORDS_GUESSED_MAX:
+    if len(unit.words) > PHRASE_WORDS_GUESSED_MAX:
         return []
     return [word for word in unit.words if is_guessable(word)]
 
