@@ -2,7 +2,8 @@
 
 Rows are written by the product's own table modules, in transactions as large as the writer's, but without the audit
 events, idempotency records and integrity sum of real commands: no retrieval reads them, and a million claims take a
-minute instead of five. Beside each store goes a plain full-text index of the same texts, the floor of `memory.recall`.
+minute or two instead of five. Beside each store goes a plain full-text index of the same texts, the floor of
+`memory.recall`.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class ServedMemory:
         """The server asks for no token."""
         return await Caller.open(self.url, token="")
 
-    def memory(self) -> Memory:
+    def resident(self) -> Memory:
         return memory_of(self.pid)
 
     def plain_seconds(self, terms: Sequence[str]) -> float:
@@ -160,7 +161,8 @@ class Filler:
             row_id=row,
         )
         revision = claims.Revision(ids.new_id("crev"), 1, statement.text, None, None, self._now, row)
-        evidence = claims.Evidence("", cited.revision_id, cited.row_id, start, start + data.SPAN_BYTES)
+        artifact_id = ""  # told by the revision's row, and stored nowhere
+        evidence = claims.Evidence(artifact_id, cited.revision_id, cited.row_id, start, start + data.SPAN_BYTES)
         claims.insert(self._store, claim)
         claims.insert_revision(self._store, claim, revision, [evidence])
         index_claim_revision(self._store, revision_row=row, statement=statement.text)

@@ -6,16 +6,15 @@ and are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
-from operator import itemgetter
+from collections.abc import Iterator
+from itertools import islice
 
 import apsw
 import orjson
 
 from memoree import limits
 from memoree.database.connection import scalar
-from memoree.retrieval.derivation import cited_in
+from memoree.retrieval.derivation import SCHEME, cited_in
 
 _EARLIER = """
     SELECT cited.key FROM json_each(?1) AS cited
@@ -30,14 +29,21 @@ _EARLIER = """
         END
     ORDER BY cited.key
 """
-_TEXTS = """
-    SELECT c.revision_row, coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))
-    FROM artifact_chunks c JOIN artifact_revisions r ON r.row_id = c.revision_row
-    WHERE c.end_byte > 0 ORDER BY c.revision_row, c.ordinal
-"""
+_CHUNK_TEXT = "coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))"
+_CHUNKS = "FROM artifact_chunks c JOIN artifact_revisions r ON r.row_id = c.revision_row"
+_MAY_QUOTE = f"""
+    SELECT revision_row FROM (
+        SELECT c.revision_row, {_CHUNK_TEXT} AS text,
+            lag({_CHUNK_TEXT}) OVER (PARTITION BY c.revision_row ORDER BY c.ordinal) AS before
+        {_CHUNKS}
+    )
+    WHERE instr(text, '{SCHEME}')
+        OR instr(substr(before, 1 - {len(SCHEME)}) || substr(text, 1, {len(SCHEME)} - 1), '{SCHEME}')
+    UNION SELECT revision_row FROM derivations
+"""  # noqa: S608 - constants
+_TEXT = f"SELECT {_CHUNK_TEXT} {_CHUNKS} WHERE c.revision_row = ? ORDER BY c.ordinal"
 _INSERT = "INSERT INTO derivations VALUES (?, ?)"
 _DELETE = "DELETE FROM derivations WHERE revision_row = ?"
-_AMONG = "SELECT revision_row FROM derivations WHERE revision_row IN (SELECT value FROM json_each(?))"
 _FIND = "SELECT citations FROM derivations WHERE revision_row = ?"
 
 
@@ -72,12 +78,7 @@ def marked(db: apsw.Connection, revision_row: int) -> list[str]:
     return [] if stored is None else list(orjson.loads(stored))
 
 
-def among(db: apsw.Connection, revision_rows: Iterable[int]) -> frozenset[int]:
-    """Those of the revisions that are marked."""
-    return frozenset(row for (row,) in db.execute(_AMONG, (orjson.dumps(list(revision_rows)).decode(),)))
-
-
 def texts(db: apsw.Connection) -> Iterator[tuple[int, str]]:
-    """Every revision that has searchable text, with that text."""
-    for revision_row, pieces in groupby(db.execute(_TEXTS), key=itemgetter(0)):
-        yield revision_row, "".join(text for _, text in pieces)
+    """Every revision that is marked or may have to be, with its text; those without the scheme in it are not read."""
+    for (revision_row,) in db.execute(_MAY_QUOTE):
+        yield int(str(revision_row)), "".join(str(text) for (text,) in db.execute(_TEXT, (revision_row,)))

@@ -50,7 +50,8 @@ CLAIM_CANDIDATES = f"""
 
 ARTIFACT_CANDIDATES = f"""
     SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id, c.ordinal,
-        (SELECT max(ordinal) FROM artifact_chunks WHERE revision_row = r.row_id)
+        (SELECT max(ordinal) FROM artifact_chunks WHERE revision_row = r.row_id), 0,
+        EXISTS (SELECT 1 FROM derivations AS d WHERE d.revision_row = r.row_id)
     FROM artifact_fts
     CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
     CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
@@ -115,9 +116,9 @@ class Candidate:
     projection: ProjectionMatch | None = None
     is_disputed: bool = False
     is_anchored: bool = False
+    is_derived: bool = False
     corrected: int = field(default=0, init=False)
     is_retained: bool = field(default=False, init=False)
-    is_derived: bool = field(default=False, init=False)
     written_literals: int = field(default=0, init=False)
     fusion_score: float = field(default=0.0, init=False)
 
@@ -133,6 +134,7 @@ class Row(NamedTuple):
     ordinal: int = 0
     last_ordinal: int = 0
     is_disputed: bool = False
+    is_derived: bool = False
 
 
 _prepared: WeakSet[apsw.Connection] = WeakSet()
@@ -163,23 +165,24 @@ def claim_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window
 
 
 def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
-    """The best row of each of the `window` best revisions, of equal ones the newest; a long body does not crowd others
-    out."""
+    """The best row of each of the `window` best revisions, of equal ones the newest. Neither a long body nor copies of
+    what is stored crowd others out."""
     sources = [_rows(db, ARTIFACT_CANDIDATES, match, scope)]
     if scope["historical"]:
         sources.append(_rows(db, _TITLED_CANDIDATES, f"{IN_TITLE}({match})", scope))
     best: dict[int, Row] = {}
-    edge = -inf
+    originals, edge = 0, -inf
     with ExitStack() as opened:
         for source in sources:
             opened.enter_context(closing(source))
         for row in merge(*sources, key=lambda row: row.rank):
-            if len(best) >= window and (row.rank != edge or len(best) >= window + TIED_ROWS_MAX):
+            if (originals >= window and row.rank != edge) or len(best) >= window + TIED_ROWS_MAX:
                 break
             if row.revision_row not in best:
                 best[row.revision_row] = row
+                originals += not row.is_derived
                 edge = row.rank
-    return newest_of_ties(list(best.values()), window)
+    return newest_of_ties(list(best.values()), window + len(best) - originals)
 
 
 def newest_of_ties(rows: list[Row], window: int) -> list[Row]:
@@ -245,6 +248,7 @@ def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, p
         units,
         literals,
         chunk_row=None if shows_title else cited_row,
+        is_derived=bool(row.is_derived),
     )
 
 

@@ -15,12 +15,12 @@ from memoree.citation import ArtifactCitation, Span, claim_citation
 from memoree.ids import ULID_PATTERN
 from memoree.retrieval.expression import EntityType
 
-_SCHEME = "memoree:"
+SCHEME = "memoree:"
 _SLASH = r"\\?/"
 """Some JSON encoders escape it."""
 _END = "(?![0-9A-Za-z])"
 _CITATION = re.compile(
-    rf"{_SCHEME}{_SLASH}{_SLASH}(?:"
+    rf"{SCHEME}{_SLASH}{_SLASH}(?:"
     rf"artifact{_SLASH}(art_{ULID_PATTERN})@(arev_{ULID_PATTERN}){_END}(?:#([0-9]{{1,18}})-([0-9]{{1,18}}){_END})?"
     rf"|claim{_SLASH}(clm_{ULID_PATTERN})@(crev_{ULID_PATTERN}){_END})"
 )

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import apsw
 
-from memoree.database import derivations
 from memoree.retrieval.candidates import (
     ARTIFACT_COLUMNS,
     CLAIM_COLUMNS,
@@ -72,7 +71,7 @@ def find(
     prepare(db)
     with deadline(db, SEARCH_SECONDS_MAX):
         pool, status = _candidates(db, query, scope, surface, window=WINDOW_PER_HIT * (limit + 1), state=state)
-    ranked = _copies_behind(db, query, fused(query, pool))
+    ranked = _copies_behind(query, fused(query, pool))
     qualified: list[Candidate] = []
     unqualified: list[Candidate] = []
     for candidate in ranked:
@@ -80,14 +79,10 @@ def find(
     return Pool(query, ranked, qualified, unqualified, status)
 
 
-def _copies_behind(db: apsw.Connection, query: Query, ranked: list[Candidate]) -> list[Candidate]:
-    """Text that quotes the store behind every original that matches as well. Row ids are commit numbers, so one set
-    serves both entity types."""
-    derived = derivations.among(db, [each.revision_row for each in ranked if each.entity_type == "artifact"])
-    if not derived:
+def _copies_behind(query: Query, ranked: list[Candidate]) -> list[Candidate]:
+    """Text that quotes the store behind every original that matches as well."""
+    if not any(candidate.is_derived for candidate in ranked):
         return ranked
-    for candidate in ranked:
-        candidate.is_derived = candidate.revision_row in derived
     return originals_first(
         ranked, match=lambda each: facts_of(query, each).match, is_derived=lambda each: each.is_derived
     )
@@ -143,7 +138,7 @@ def _lexical_candidates(
         return []
     read_rows = claim_rows if entity_type == "claim" else artifact_rows
     rows = read_rows(db, driven_match(db, query, expression, entity_type, state), scope, window)
-    if len(rows) == window and not _fills_the_page(query, expression, entity_type, rows):
+    if len(rows) >= window and not _fills_the_page(query, expression, entity_type, rows):
         for match in closest_matches(query, expression):
             rows = with_closest(rows, read_rows(db, match, scope, window))
     if entity_type == "claim":

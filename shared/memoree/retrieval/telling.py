@@ -15,6 +15,7 @@ from memoree.retrieval.stemming import simple_words, stem
 from memoree.retrieval.text import fold
 
 _PIECE = re.compile(r"\S+")
+_SECTION = re.compile(r"^\[(\w+)\]\n([^\[]*)", re.MULTILINE)
 _SENTENCE_END = (".", "?", "!", ":", ";")
 
 
@@ -57,7 +58,6 @@ def _is_capital(piece: str) -> bool:
 
 @cache
 def _terms() -> dict[str, frozenset[str]]:
-    """The lists of `english_terms.txt`: after a line `# name`, its terms."""
+    """The lists of `english_terms.txt`: after a line `[name]`, its terms."""
     text = resources.files("memoree.retrieval").joinpath("english_terms.txt").read_text(encoding="ascii")
-    sections = (section.split() for section in text.split("# ")[1:])
-    return {name: frozenset(terms) for name, *terms in sections}
+    return {name: frozenset(terms.split()) for name, terms in _SECTION.findall(text)}

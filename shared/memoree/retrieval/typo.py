@@ -294,4 +294,5 @@ def _judged(query: Query, entity_type: EntityType, expression: Expression, row: 
         literals=literals,
         chunk_row=chunk_row,
         typo=TypoMatch(units, sum(similarities) / len(similarities)),
+        is_derived=bool(row.is_derived),
     )

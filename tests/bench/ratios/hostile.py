@@ -43,6 +43,8 @@ def hostile_queries() -> Mapping[str, str]:
         "common": " ".join(common),
         "common_8192_bytes": "".join(word + wide for word in common),
         "common_phrase": f'"{" ".join(common)}"',
+        "common_phrases": " ".join(f'"{" ".join(words)}"' for words in zip(*[iter(common)] * 3, strict=True)),
+        "common_pairs": " ".join("-".join(words) for words in zip(*[iter(common)] * 2, strict=True)),
         "common_misspelled": " ".join(_misspelled(word) for word in common),
         "unspaced_8192_bytes": "設備" * (BYTES // len("設備".encode())),
         "long_words_8192_bytes": " ".join(islice(_long_words(), WORDS)),

@@ -25,8 +25,8 @@ async def measure(site: Site) -> Figure:
                 http[memory.claims] += await asked(caller, some)
             plain(memory, some)
             bare[memory.claims] += plain(memory, some)
-    absolute: dict[str, float] = {"rss_server_grown_mb": large.memory().rss}
-    absolute["rss_server_grown_anonymous_mb"] = large.memory().anonymous
+    resident = large.resident()
+    absolute = {"rss_server_grown_mb": resident.rss, "rss_server_grown_anonymous_mb": resident.anonymous}
     for claims in http:
         absolute |= latencies_ms(f"recall_zipf_{claims}", http[claims])
         absolute |= latencies_ms(f"plain_fts_zipf_{claims}", bare[claims])
