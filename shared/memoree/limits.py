@@ -65,6 +65,10 @@ RETRIEVE_VOCABULARY_MAX = 12
 CONTEXT_BYTES_DEFAULT = 16 * KIB
 CONTEXT_TITLE_BYTES_MAX = 256
 """Of the quoted title of one hit."""
+CONTEXT_CONFLICTS_SHARE = 4
+"""Contradictions take at most this fraction of a context: one claim may be in hundreds of them."""
+CONTEXT_EVIDENCE_PER_CLAIM_MAX = 16
+"""Evidence that a context cites of one claim, the first; the manifest has all of it."""
 DERIVATION_CITATIONS_MAX = 64
 """Citations of this store that are kept of a text that quotes it, the first ones."""
 DERIVATION_CANDIDATES_MAX = 1024

@@ -1,4 +1,4 @@
-"""What the README and the guide print is what works."""
+"""What the README, the guide and the page about retrieval print is what works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memoree.assembly import embedded_service
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-GUIDE = (ROOT / "docs" / "guide.md").read_text()
+TYPED = ("guide.md", "retrieval.md")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", README, flags=re.MULTILINE | re.DOTALL))
 
 
@@ -43,7 +43,8 @@ def test_the_first_session_works_as_printed(tmp_path: Path) -> None:
     typed = [
         line for line in commands("Try it") if line.startswith(("memoree ", "echo ")) and "request.json" not in line
     ]
-    assert [line.split()[1] for line in typed if line.startswith("memoree")] == ["init", "artifact", "claim", "search"]
+    names = [line.split()[1] for line in typed if line.startswith("memoree")]
+    assert names == ["init", "artifact", "claim", "search", "recall", "recall"]
     (tmp_path / "kiln").mkdir()
     done = subprocess.run(
         ["bash", "-euc", "\n".join(typed)],
@@ -55,7 +56,9 @@ def test_the_first_session_works_as_printed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert all(answer["ok"] for answer in answers)
-    assert {hit["entity_type"] for hit in answers[-1]["result"]["hits"]} == {"artifact", "claim"}
+    searched, *recalled = (answer["result"] for answer in answers[3:])
+    assert {hit["entity_type"] for hit in searched["hits"]} == {"artifact", "claim"}
+    assert [answer["presence"] for answer in recalled] == ["claims", "none"]
 
 
 @pytest.mark.fault_class(7)
@@ -69,9 +72,11 @@ def test_the_request_of_the_http_example_succeeds_as_printed(tmp_path: Path) -> 
 
 
 @pytest.mark.fault_class(7)
-def test_the_guide_can_be_typed_from_its_first_line_to_its_last_and_shows_what_it_says(tmp_path: Path) -> None:
-    """Two dozen commands, each a process: they are what is tested."""
-    lines = "".join(re.findall(r"```console\n(.*?)```", GUIDE, flags=re.DOTALL)).splitlines()
+@pytest.mark.parametrize("page", TYPED)
+def test_a_page_can_be_typed_from_its_first_line_to_its_last_and_shows_what_it_says(page: str, tmp_path: Path) -> None:
+    """Up to two dozen commands, each a process: they are what is tested."""
+    text = (ROOT / "docs" / page).read_text()
+    lines = "".join(re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)).splitlines()
     typed = [line.removeprefix("$ ") for line in lines if line.startswith(("$ ", "    "))]
     shown = [line for line in lines if not line.startswith(("$ ", "    "))]
     status, output = on_terminal(["bash", "-euc", "\n".join(typed)], cwd=tmp_path, environment=newcomer(tmp_path))

@@ -1,4 +1,5 @@
-"""Which artifact revisions quote this store, and what of it: derived rows, written where the text is indexed.
+"""Which artifact revisions quote this store, and what of it: derived rows, written where the text is indexed. Claims
+are never marked.
 
 A revision counts what it cites of earlier commits only, so that the rows can be made again from the texts at any time
 and are the same.
@@ -34,16 +35,21 @@ _CHUNKS = "FROM artifact_chunks c JOIN artifact_revisions r ON r.row_id = c.revi
 _MAY_QUOTE = f"""
     SELECT revision_row FROM (
         SELECT c.revision_row, {_CHUNK_TEXT} AS text,
-            lag({_CHUNK_TEXT}) OVER (PARTITION BY c.revision_row ORDER BY c.ordinal) AS before
+            lag(CAST({_CHUNK_TEXT} AS BLOB)) OVER (PARTITION BY c.revision_row ORDER BY c.ordinal) AS before
         {_CHUNKS}
     )
-    WHERE instr(text, '{SCHEME}')
-        OR instr(substr(before, 1 - {len(SCHEME)}) || substr(text, 1, {len(SCHEME)} - 1), '{SCHEME}')
+    WHERE instr(lower(text), '{SCHEME}')
+        OR instr(lower(substr(before, 1 - {len(SCHEME)}) || substr(text, 1, {len(SCHEME)} - 1)), '{SCHEME}')
     UNION SELECT revision_row FROM derivations
 """  # noqa: S608 - constants
+"""The end of a chunk is taken as bytes: of text with a NUL in it, `substr` takes the end of what comes before."""
 _TEXT = f"SELECT {_CHUNK_TEXT} {_CHUNKS} WHERE c.revision_row = ? ORDER BY c.ordinal"
 _INSERT = "INSERT INTO derivations VALUES (?, ?)"
 _DELETE = "DELETE FROM derivations WHERE revision_row = ?"
+_ROWS = """
+    SELECT row_id FROM json_each(?1) JOIN artifact_revisions ON revision_id = value
+    UNION SELECT row_id FROM json_each(?1) JOIN claim_revisions ON revision_id = value
+"""
 _FIND = "SELECT citations FROM derivations WHERE revision_row = ?"
 
 
@@ -78,7 +84,13 @@ def marked(db: apsw.Connection, revision_row: int) -> list[str]:
     return [] if stored is None else list(orjson.loads(stored))
 
 
+def quoted_rows(db: apsw.Connection, revision_row: int) -> frozenset[int]:
+    """The revisions that a revision is marked with, by row: these are commit numbers, of artifacts and claims alike."""
+    revisions = [citation.partition("@")[2].partition("#")[0] for citation in marked(db, revision_row)]
+    return frozenset(int(str(row)) for (row,) in db.execute(_ROWS, (orjson.dumps(revisions).decode(),)))
+
+
 def texts(db: apsw.Connection) -> Iterator[tuple[int, str]]:
-    """Every revision that is marked or may have to be, with its text; those without the scheme in it are not read."""
+    """Every revision that is marked or may have to be, with its text. Those that do not name the scheme are not read."""
     for (revision_row,) in db.execute(_MAY_QUOTE):
         yield int(str(revision_row)), "".join(str(text) for (text,) in db.execute(_TEXT, (revision_row,)))

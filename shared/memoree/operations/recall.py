@@ -92,7 +92,8 @@ class RecalledClaim(ClaimAnswer):
 @dataclass(frozen=True, slots=True)
 class ArtifactReference:
     """A place in an artifact. `excerpt` is what `citation` names or a part of it, then named by `excerpt_citation`
-    unless it is a title. The risk signals are those of the whole text, and none is no verdict of safety."""
+    unless it is a title. The risk signals are those of the whole text, and none is no verdict of safety.
+    `derived_from` is what the artifact quotes of this store, by citations, if it quotes anything."""
 
     artifact_id: str
     revision_id: str
@@ -102,6 +103,7 @@ class ArtifactReference:
     excerpt_truncated: bool
     excerpt_citation: str | None
     risk_signals: list[str]
+    derived_from: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +248,7 @@ def _reference(hit: Hit, bytes_max: int) -> dict[str, Any]:
         "excerpt_truncated": shown.is_truncated,
         "excerpt_citation": shown.citation,
         "risk_signals": risk_signals(hit.title, hit.excerpt),
+        "derived_from": hit.provenance.get("derived_from"),
         "matched_by": hit.matched_by,
     }
 

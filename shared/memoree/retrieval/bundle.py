@@ -86,7 +86,7 @@ def bundle(hits: Iterable[Hit], disputes: Sequence[Dispute], bytes_max: int) -> 
     """The hits, in their order, in at most `bytes_max` bytes of UTF-8. One that does not fit is left out, and smaller
     ones after it may still come in."""
     text = PREAMBLE[:bytes_max]
-    text += _conflicts(disputes, bytes_max - len(text))
+    text += _conflicts(disputes, min(bytes_max - len(text), bytes_max // limits.CONTEXT_CONFLICTS_SHARE))
     parts, room = [text], bytes_max - len(text)
     manifest = []
     omitted_count = 0
@@ -120,16 +120,22 @@ def quoted(text: str, bytes_max: int) -> Quotation:
 
 
 def _conflicts(disputes: Sequence[Dispute], room: int) -> str:
-    """The contradictions that fit, one line each. All of it is ASCII."""
+    """The contradictions that fit, one line each, and how many there are besides. All of it is ASCII."""
     if not disputes or len(CONFLICTS_HEADING) > room:
         return ""
     text = CONFLICTS_HEADING
-    for dispute in disputes:
+    for more, dispute in zip(range(len(disputes), 0, -1), disputes, strict=True):
         line = f"- `{dispute.left_id}` and `{dispute.right_id}` contradict each other (`{dispute.relation_id}`)\n"
-        if len(text) + len(line) > room:
+        if len(text) + len(line) + len(_more_conflicts(more - 1)) > room:
+            rest = _more_conflicts(more)
+            text += rest if len(text) + len(rest) <= room else ""
             break
         text += line
     return (text + _LINE_END)[:room]
+
+
+def _more_conflicts(count: int) -> str:
+    return f"- {count} more in `conflicts`\n" if count else ""
 
 
 def _section(hit: Hit, room: int) -> tuple[str, Item] | None:
@@ -156,7 +162,7 @@ def _section(hit: Hit, room: int) -> tuple[str, Item] | None:
         revision_id=hit.revision_id,
         status=hit.status,
         context=hit.context,
-        provenance=hit.provenance,
+        provenance=_provenance(hit),
         risk_signals=signals,
         source_excerpt_bytes=source_bytes,
         included_bytes=shown.source_bytes,
@@ -172,6 +178,14 @@ def _told(hit: Hit) -> tuple[str, str]:
     return ("", "") if hit.status == "forgotten" else (hit.title, hit.excerpt)
 
 
+def _provenance(hit: Hit) -> dict[str, Any]:
+    """Without the text of a projection, which leads to a hit and is no part of what a model is handed."""
+    if (projection := hit.provenance.get("derived_projection")) is None:
+        return hit.provenance
+    told = {name: value for name, value in projection.items() if name != "matched_text_preview"}
+    return {**hit.provenance, "derived_projection": told}
+
+
 def _header(hit: Hit, title: str, signals: Sequence[str]) -> str:
     """Everything of a section before its excerpt. Only the title is stored text."""
     lines = [f"## {hit.entity_type}\n"]
@@ -180,6 +194,8 @@ def _header(hit: Hit, title: str, signals: Sequence[str]) -> str:
     lines += [f"Citation: {hit.citation}", f"Status: {hit.status}"]
     if hit.entity_type == "claim":
         lines += _knowledge(hit.provenance)
+    if quotes := hit.provenance.get("derived_from"):
+        lines.append(f"Derived from: {len(quotes)} stored citation{'s' if len(quotes) > 1 else ''}")
     lines.append(f"Matched by: {', '.join(hit.matched_by)}")
     if signals:
         lines.append(f"Risk signals: {', '.join(signals)}")
@@ -187,8 +203,12 @@ def _header(hit: Hit, title: str, signals: Sequence[str]) -> str:
 
 
 def _knowledge(provenance: dict[str, Any]) -> list[str]:
-    """Whether a claim holds now, and what it rests on, as the provenance of its hit says."""
-    evidence = [f"Evidence: `{_cited(locator)}`" for locator in provenance["evidence"]]
+    """Whether a claim holds now, and what it rests on, as the provenance of its hit says; of long evidence the first
+    locators, and how many there are besides."""
+    locators = provenance["evidence"]
+    evidence = [f"Evidence: `{_cited(locator)}`" for locator in locators[: limits.CONTEXT_EVIDENCE_PER_CLAIM_MAX]]
+    if more := len(locators) - len(evidence):
+        evidence.append(f"Evidence: {more} more in `manifest`")
     return [
         f"Temporal state: {provenance['temporal_state']}",
         f"Current knowledge: {'yes' if provenance['is_current'] else 'no'}",

@@ -1,13 +1,14 @@
 """Text that quotes this store: retrieved context that somebody stored again, or a note that cites its sources.
 
-It is known by citations of the store's own form (machine protocol §5.2). A citation is counted when what it names was
-there before the text came; that is for the database to say.
+It is known by citations of the store's own form (machine protocol §5.2), also as editors of Markdown, JSON, URLs and
+HTML write them. A citation is counted when what it names was there before the text came; that is for the database to
+say. Artifacts are marked so, claims are not: a statement that quotes the store is a claim like any other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 from memoree import limits
@@ -15,14 +16,25 @@ from memoree.citation import ArtifactCitation, Span, claim_citation
 from memoree.ids import ULID_PATTERN
 from memoree.retrieval.expression import EntityType
 
-SCHEME = "memoree:"
-_SLASH = r"\\?/"
-"""Some JSON encoders escape it."""
+SCHEME = "memoree"
+"""In lower case; a text may have it in any."""
+_ENTITIES = {":": "colon", "/": "sol", "@": "commat", "#": "num", "_": "lowbar"}
+
+
+def _written(sign: str) -> str:
+    """A sign as it is, with an escape or an escaped escape before it, or encoded for a URL or for HTML."""
+    code = ord(sign)
+    encoded = rf"%(?ai:{code:02x})|&(?:\#{code}|\#(?ai:x{code:x})|{_ENTITIES[sign]});"
+    return rf"(?:\\{{0,2}}{re.escape(sign)}|{encoded})"
+
+
+_COLON, _SLASH, _AT, _HASH, _UNDERSCORE = map(_written, _ENTITIES)
 _END = "(?![0-9A-Za-z])"
 _CITATION = re.compile(
-    rf"{SCHEME}{_SLASH}{_SLASH}(?:"
-    rf"artifact{_SLASH}(art_{ULID_PATTERN})@(arev_{ULID_PATTERN}){_END}(?:#([0-9]{{1,18}})-([0-9]{{1,18}}){_END})?"
-    rf"|claim{_SLASH}(clm_{ULID_PATTERN})@(crev_{ULID_PATTERN}){_END})"
+    rf"(?ai:{SCHEME}){_COLON}{_SLASH}{_SLASH}(?:"
+    rf"artifact{_SLASH}art{_UNDERSCORE}({ULID_PATTERN}){_AT}arev{_UNDERSCORE}({ULID_PATTERN}){_END}"
+    rf"(?:{_HASH}([0-9]{{1,18}})-([0-9]{{1,18}}){_END})?"
+    rf"|claim{_SLASH}clm{_UNDERSCORE}({ULID_PATTERN}){_AT}crev{_UNDERSCORE}({ULID_PATTERN}){_END})"
 )
 """Every part has a bounded length, so a text is read once, whatever stands in it."""
 
@@ -43,16 +55,15 @@ class Cited(NamedTuple):
 
 def cited_in(text: str) -> list[Cited]:
     """The different citations of a text in order of appearance, at most `DERIVATION_CANDIDATES_MAX`. Empty and reversed
-    spans cite nothing."""
+    spans cite nothing; a citation is the same however it is written."""
     found: dict[Cited, None] = {}
     for match in _CITATION.finditer(text):
-        artifact_id, artifact_revision, start, end, claim_id, claim_revision = match.groups()
-        if claim_id is not None:
-            found[Cited("claim", claim_id, claim_revision, None)] = None
-        elif start is None:
-            found[Cited("artifact", artifact_id, artifact_revision, None)] = None
-        elif int(start) < int(end):
-            found[Cited("artifact", artifact_id, artifact_revision, Span(int(start), int(end)))] = None
+        artifact, artifact_revision, start, end, claim, claim_revision = match.groups()
+        if claim is not None:
+            found[Cited("claim", f"clm_{claim}", f"crev_{claim_revision}", None)] = None
+        elif start is None or int(start) < int(end):
+            span = None if start is None else Span(int(start), int(end))
+            found[Cited("artifact", f"art_{artifact}", f"arev_{artifact_revision}", span)] = None
         if len(found) == limits.DERIVATION_CANDIDATES_MAX:
             break
     return list(found)
@@ -62,24 +73,23 @@ Item = TypeVar("Item")
 
 
 def originals_first(
-    ranked: Sequence[Item], *, match: Callable[[Item], tuple[int, ...]], is_derived: Callable[[Item], bool]
+    ranked: Sequence[Item],
+    *,
+    match: Callable[[Item], tuple[int, ...]],
+    row: Callable[[Item], int],
+    quoted: Callable[[Item], Collection[int]],
 ) -> list[Item]:
-    """The items in the order given, but each one that is derived behind every original that matches as well or better.
+    """The items in the order given, but each one behind those that it quotes and that match as well or better.
 
     `match` says how much of the query an item matches; greater is better. A copy may stand before its source where it
     matches more, never for being newer, shorter, or stored a hundred times.
     """
-    last: dict[tuple[int, ...], int] = {}
-    for position, item in enumerate(ranked):
-        if not is_derived(item):
-            last[match(item)] = position
+    places = {row(item): position for position, item in enumerate(ranked)}
 
     def place(position: int) -> tuple[int, bool, int]:
         item = ranked[position]
-        if not is_derived(item):
-            return position, False, position
-        own = match(item)
-        behind = [at for matched, at in last.items() if matched >= own]
-        return max([position, *behind]), True, position
+        sources = (places[each] for each in quoted(item) if each in places)
+        behind = [at for at in sources if match(ranked[at]) >= match(item)]
+        return max([position, *behind]), bool(behind), position
 
     return [ranked[position] for position in sorted(range(len(ranked)), key=place)]

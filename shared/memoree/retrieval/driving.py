@@ -93,9 +93,10 @@ def driven_match(
 
 
 def _with_a_unit(query: Query, expression: Expression) -> str:
-    """Rows that have only words of a phrase, scattered, match no unit: they must not fill the window."""
-    has_phrase = any(unit.is_phrase for unit in query.units)
-    return _with_any(expression, expression.unit_matches) if has_phrase else expression.match
+    """Rows that have only words of a phrase, scattered, match no unit. Where nothing but phrases is asked for, they
+    must not fill the window; phrases have no weight, so that repeating them changes no score."""
+    only_phrases = query.phrase_mask == query.all_mask
+    return _with_any(expression, expression.unit_matches) if only_phrases else expression.match
 
 
 def _with_any(expression: Expression, matches: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import apsw
 
+from memoree.database import derivations
 from memoree.retrieval.candidates import (
     ARTIFACT_COLUMNS,
     CLAIM_COLUMNS,
@@ -71,7 +72,7 @@ def find(
     prepare(db)
     with deadline(db, SEARCH_SECONDS_MAX):
         pool, status = _candidates(db, query, scope, surface, window=WINDOW_PER_HIT * (limit + 1), state=state)
-    ranked = _copies_behind(query, fused(query, pool))
+    ranked = _copies_behind(db, query, fused(query, pool))
     qualified: list[Candidate] = []
     unqualified: list[Candidate] = []
     for candidate in ranked:
@@ -79,12 +80,20 @@ def find(
     return Pool(query, ranked, qualified, unqualified, status)
 
 
-def _copies_behind(query: Query, ranked: list[Candidate]) -> list[Candidate]:
-    """Text that quotes the store behind every original that matches as well."""
+def _copies_behind(db: apsw.Connection, query: Query, ranked: list[Candidate]) -> list[Candidate]:
+    """Text that quotes the store behind what it quotes, where that matches as well."""
     if not any(candidate.is_derived for candidate in ranked):
         return ranked
+    quoted = {
+        candidate.revision_row: derivations.quoted_rows(db, candidate.revision_row)
+        for candidate in ranked
+        if candidate.is_derived
+    }
     return originals_first(
-        ranked, match=lambda each: facts_of(query, each).match, is_derived=lambda each: each.is_derived
+        ranked,
+        match=lambda each: facts_of(query, each).match,
+        row=lambda each: each.revision_row,
+        quoted=lambda each: quoted.get(each.revision_row, frozenset()),
     )
 
 

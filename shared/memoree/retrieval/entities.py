@@ -23,6 +23,18 @@ from memoree.retrieval.recency import DecayClass, artifact_class, claim_class
 
 PREVIEW_BYTES_MAX = 512
 COORDINATE_SPACE = "immutable_artifact_bytes"
+RETRIEVAL_MEMBERS = frozenset(
+    {
+        "retrieval_span",
+        "retrieval_match",
+        "retrieval_tier",
+        "model_independent_ranking",
+        "derived_projection",
+        "derived_from",
+        "conflict_retention",
+    }
+)
+"""Of the provenance of a hit: what retrieval alone says. An author who stores one of these says nothing by it."""
 _LIVE_CLAIM = ("active", "conflicted")
 
 _CLAIMS = """
@@ -180,7 +192,8 @@ def _artifact(row: tuple[Any, ...]) -> Entity:
     (_, artifact_id, revision_id, kind, status, title, stored_provenance, created_at, is_head) = row[:9]
     start, end, excerpt, quoted = row[13:17]
     citation = ArtifactCitation(artifact_id, revision_id)
-    provenance = orjson.loads(stored_provenance)
+    stored = orjson.loads(stored_provenance)
+    provenance = {name: said for name, said in stored.items() if name not in RETRIEVAL_MEMBERS}
     if excerpt is not None:
         citation = citation._replace(span=Span(start, end))
         provenance["retrieval_span"] = _span(start, end)

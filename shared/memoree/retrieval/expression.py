@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from memoree.retrieval.query import Query, Unit
 from memoree.retrieval.stemming import is_simple, simple_words, stem, without_diacritics
 from memoree.retrieval.text import has_letters
-from memoree.retrieval.unspaced import EXACT_CHARS_MAX, pairs_needed, run_pairs, split_runs
+from memoree.retrieval.unspaced import EXACT_CHARS_MAX, MIXED, pairs_needed, run_pairs, split_runs
 
 EntityType = Literal["artifact", "claim"]
 Table = Literal["artifact", "claim", "projection"]
@@ -152,12 +152,17 @@ class Expression:
         adjacency holds within a run and within the words between two runs, not from one to the other."""
         phrases: list[str] = []
         together: list[str] = []
-        for part, is_run in (part for word in spelled for part in split_runs(word)):
-            if is_run:
-                phrases += [self._words(together), self.columns.pairs + _quoted_run(part)]
+        for word in spelled:
+            if MIXED.fullmatch(word):
+                phrases += [self._words(together), self.columns.pairs + _quoted_run(word)]
                 together = []
-            else:
-                together.append(part)
+                continue
+            for part, is_run in split_runs(word):
+                if is_run:
+                    phrases += [self._words(together), self.columns.pairs + _quoted_run(part)]
+                    together = []
+                else:
+                    together.append(part)
         phrases.append(self._words(together))
         return [phrase for phrase in dict.fromkeys(phrases) if phrase]
 

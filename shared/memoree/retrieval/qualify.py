@@ -88,7 +88,7 @@ def _answers(query: Query, candidate: Candidate, units: int, needed: int) -> boo
     half of those that tell the question apart, and of all units half by weight."""
     if units & query.phrase_mask != query.phrase_mask or units.bit_count() < needed:
         return False
-    if candidate.literals & query.identifier_mask != query.identifier_mask:
+    if candidate.literals & query.identifier_mask != query.identifier_mask or query.number_mask & ~units:
         return False
     special = query.special_mask & ~candidate.corrected
     if 3 * (units & special).bit_count() < 2 * special.bit_count():

@@ -64,6 +64,7 @@ class Query:
     phrase_mask: int
     identifier_mask: int
     common_mask: int
+    number_mask: int
     special_mask: int
     telling_mask: int
     name_mask: int
@@ -99,6 +100,7 @@ def analyze(text: str) -> Query:
         phrase_mask=_mask(unit.is_phrase for unit in units),
         identifier_mask=_mask(literal.is_identifier for literal in dict.fromkeys(literals)),
         common_mask=_mask(not unit.is_phrase and is_common(unit.words[0]) for unit in units),
+        number_mask=_mask(not unit.is_phrase and any(map(str.isdigit, unit.words[0])) for unit in units),
         special_mask=_mask(not unit.is_phrase and is_special(unit.words[0]) for unit in units),
         telling_mask=_mask(unit.is_phrase or is_telling(unit.words[0]) for unit in units),
         name_mask=_mask(not unit.is_phrase and unit.words[0] in names for unit in units),

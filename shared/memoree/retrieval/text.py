@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from memoree.retrieval.stemming import simple_words, stem
-from memoree.retrieval.unspaced import RUN, run_pairs
+from memoree.retrieval.unspaced import RUN, mixed_runs, run_pairs
 
 FOLD_CHARS_MAX = 2048
 """Normalisation sorts a run of combining marks in quadratic time, so text is folded in slices of this size."""
@@ -45,14 +45,14 @@ def fold(text: str) -> str:
 
 
 def segments(text: str) -> Segments:
-    """What the index stores for a text: `設備 Caches A1, A1` becomes words `caches a1 a1`, pairs `設備 備`, and terms
-    `cach a1 設備 備`."""
+    """What the index stores for a text: `設備, Caches A1, A1` becomes words `caches a1 a1`, pairs `設備 備`, and terms
+    `cach a1 設備 備`; `a社製` becomes the word `a` and pairs `a社 社製 製`."""
     folded = fold(text)
     if folded.isascii() or RUN.search(folded) is None:
         return Segments(folded, "", " ".join(word_terms(folded)))
-    pairs = [pair for run in RUN.findall(folded) for pair in run_pairs(run)]
+    pairs = [pair for run in mixed_runs(folded) for pair in run_pairs(run)]
     spaced = RUN.sub(" ", folded)
-    return Segments(spaced, " ".join(pairs), " ".join((*word_terms(spaced), *dict.fromkeys(pairs))))
+    return Segments(spaced, " ".join(pairs), " ".join((*word_terms(spaced), *dict.fromkeys(filter(RUN.search, pairs)))))
 
 
 def word_terms(folded: str) -> Iterable[str]:

@@ -36,7 +36,7 @@ from memoree.retrieval.candidates import (
     claim_rows,
     closeness,
 )
-from memoree.retrieval.expression import COLUMNS, EntityType, Expression, scored_terms
+from memoree.retrieval.expression import COLUMNS, EntityType, Expression
 from memoree.retrieval.qualify import is_qualified
 from memoree.retrieval.query import Query, Unit
 from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
@@ -55,6 +55,7 @@ GUESSES_PER_PHRASE_WORD_MAX = 4
 GUESSES_PER_PHRASE_MAX = 32
 WORDS_GUESSED_MAX = 8
 PHRASE_WORDS_GUESSED_MAX = 20
+"""Of all phrases of a query together: each spelling of a phrase is looked for by joining the rows of its words."""
 WORDS_MAX = 500_000
 VOCABULARIES_KEPT = 8
 
@@ -163,9 +164,8 @@ class Speller:
         """Guesses for a word; for a phrase, its words guessed in place, so that it stays adjacent and in order."""
         if len(unit.words) == 1:
             return self._of_word(unit.words[0], GUESSES_PER_WORD_MAX)
-        guessable = frozenset(_words_to_guess(unit))
         places = [
-            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if word in guessable else [Guess((word,), 1.0)]
+            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if is_guessable(word) else [Guess((word,), 1.0)]
             for word in unit.words
         ]
         combined = [
@@ -231,7 +231,14 @@ def add_typo_matches(
 def _guessable_units(query: Query, seen: int) -> list[int]:
     """Numbers of units that no candidate has and that may be misspelled."""
     unseen = [number for number in range(len(query.units)) if not seen >> number & 1][:WORDS_GUESSED_MAX]
-    return [number for number in unseen if _words_to_guess(query.units[number])]
+    guessable: list[int] = []
+    phrase_words = 0
+    for number in unseen:
+        unit = query.units[number]
+        phrase_words += len(unit.words) if unit.is_phrase else 0
+        if any(map(is_guessable, unit.words)) and (not unit.is_phrase or phrase_words <= PHRASE_WORDS_GUESSED_MAX):
+            guessable.append(number)
+    return guessable
 
 
 def _corrected(guesses: Mapping[int, Sequence[Guess]]) -> int:
@@ -258,8 +265,6 @@ def _guessed_expression(
     # that are right come first, since there is no end of guesses.
     for number in sorted(range(count), key=lambda n: n not in exact):
         expression.spell(number, query.units[number], options[number])
-    for unit in query.units:
-        expression.add_scored(scored_terms(unit))
     for literal in query.literals:
         expression.add_literal(literal.words)
     required = [expression.unit_matches[number] for number in guesses if expression.unit_matches[number]]
@@ -268,12 +273,6 @@ def _guessed_expression(
     # The optional part stands first: its phrases keep their numbers, and repeats of the required ones come after.
     expression.match = f"({expression.match}) AND ({' OR '.join(required)})"
     return expression
-
-
-def _words_to_guess(unit: Unit) -> list[str]:
-    if len(unit.words) > PHRASE_WORDS_GUESSED_MAX:
-        return []
-    return [word for word in unit.words if is_guessable(word)]
 
 
 def _judged(query: Query, entity_type: EntityType, expression: Expression, row: Row, seen: int) -> Candidate:

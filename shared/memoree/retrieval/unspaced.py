@@ -19,6 +19,10 @@ RUN = re.compile(
     "\u1000-\u109f\u1780-\u17d3"  # Burmese, Khmer
     "]+"
 )
+MIXED = re.compile(rf"[0-9a-z]*(?:{RUN.pattern}[0-9a-z]*)+")
+"""Of folded text: runs with the Latin letters and digits that they stand next to, `2024年12月` or `a社製`."""
+_GAP = re.compile(rf"(?<=[0-9a-z])[ \u3000]+(?={RUN.pattern})|(?<={RUN.pattern[:-1]})[ \u3000]+(?=[0-9a-z])")
+"""A space that some put between a run and what is Latin."""
 EXACT_CHARS_MAX = 4
 """A run of at most so many characters is a word and looked for as it is."""
 PAIRS_NEEDED = 3, 5
@@ -59,15 +63,24 @@ def run_pairs(run: str) -> list[str]:
     return [run[position : position + 2] for position in range(len(run))]
 
 
+def mixed_runs(folded: str) -> list[str]:
+    """The runs of a text, each with what is Latin and touches it."""
+    return MIXED.findall(_GAP.sub("", folded))
+
+
 def pairs_needed(pair_count: int) -> int:
     share, of = PAIRS_NEEDED
     return -(-pair_count * share // of)
 
 
 def telling_parts(word: str) -> list[str]:
-    """What of a folded word of a question carries meaning. A word without a long run is itself."""
+    """What of a folded word of a question carries meaning. A word without a long run is itself, and so is one with a
+    number or a single letter: `2024年12月`, `a社製`. What is Latin beside a run is a word of its own otherwise."""
     parts = split_runs(word)
     if all(not is_run or len(part) <= EXACT_CHARS_MAX for part, is_run in parts):
+        latin = [part for part, is_run in parts if not is_run]
+        if len(parts) > 1 and all(len(part) > 1 and not any(map(str.isdigit, part)) for part in latin):
+            return [_KOREAN_PARTICLE.sub("", part) for part, _ in parts]
         return [_KOREAN_PARTICLE.sub("", word)]
     return [kept for part, is_run in parts for kept in (_of_run(part) if is_run else [part])]
 
