@@ -71,8 +71,8 @@ CONTEXT_EVIDENCE_PER_CLAIM_MAX = 16
 """Evidence that a context cites of one claim, the first; the manifest has all of it."""
 DERIVATION_CITATIONS_MAX = 64
 """Citations of this store that are kept of a text that quotes it, the first ones."""
-DERIVATION_CANDIDATES_MAX = 1024
-"""Different citations of a text that are looked up, the first ones."""
+DERIVATION_BATCH_ITEMS_MAX = 1024
+"""Citations of a text that are looked up at a time: invented ones before them hide none."""
 CITATION_BYTES_MAX = 1024
 CITATION_FETCH_BYTES_MIN = 4
 """The longest UTF-8 character: a smaller bound could not be kept."""

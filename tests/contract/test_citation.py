@@ -65,6 +65,30 @@ def test_the_citations_of_a_search_can_be_fetched(door: Door, bench: Workbench) 
 
 
 @pytest.mark.proves("machine-196")
+@pytest.mark.parametrize(
+    "media_type",
+    ["application/json", "application/ld+json", "image/svg+xml", "application/yaml", "Application/SQL; charset=utf-8"],
+)
+def test_what_a_search_cites_can_be_fetched_also_where_it_is_not_shown_as_text(
+    door: Door, bench: Workbench, media_type: str
+) -> None:
+    artifact = bench.put('{"glaze": "zweibelfisch 漢字"}', title="untitled", media_type=media_type)
+    assert bench.get(artifact["artifact_id"])["content"]["type"] == "base64"
+    (hit,) = bench.search("zweibelfisch")["hits"]
+    fetched = fetch(door, hit["citation"])
+    assert (fetched["citation"], fetched["content"]) == (hit["citation"], hit["excerpt"])
+    assert fetched["media_type"] == media_type
+
+
+@pytest.mark.proves("machine-196")
+def test_a_text_too_long_to_be_shown_as_json_can_be_fetched_in_pieces(door: Door, bench: Workbench) -> None:
+    artifact = bench.put(b"\0" * (2 * MIB + MIB // 8) + b"kiln", media_type="text/plain")
+    assert bench.get(artifact["artifact_id"])["content"]["type"] == "base64"
+    end = 2 * MIB + MIB // 8 + 4
+    assert fetch(door, cite(artifact, f"#{end - 5}-{end}"))["content"] == "\0kiln"
+
+
+@pytest.mark.proves("machine-196")
 def test_old_revisions_and_forgotten_artifacts_are_still_cited(door: Door, bench: Workbench) -> None:
     first = bench.put("first words")
     second = bench.revise(first, "second words")
@@ -233,13 +257,13 @@ def test_what_does_not_exist_is_named_with_and_without_a_span(door: Door, bench:
     ("body", "media_type"),
     [
         (b"\x89PNG\r\n\x1a\n", "image/png"),
-        (b'{"cone":6}', "application/json"),
+        (b"cone 6 reached", "application/octet-stream"),
         (b"\xff\xfe", "text/plain"),
-        (b"\0" * (2 * MIB + MIB // 8), "text/plain"),
+        (b'{"cone":"\xff"}', "application/json"),
     ],
-    ids=["png", "json", "not utf-8", "too long as json"],
+    ids=["png", "words that are not called text", "not utf-8", "json that is not utf-8"],
 )
-def test_only_what_is_returned_as_text_can_be_fetched(
+def test_only_what_is_searched_as_text_can_be_fetched(
     door: Door, bench: Workbench, body: bytes, media_type: str
 ) -> None:
     artifact = bench.put(body, media_type=media_type)

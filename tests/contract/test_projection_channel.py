@@ -47,9 +47,8 @@ def test_a_projection_leads_to_its_artifact_and_says_where_it_came_from(bench: W
     artifact = bench.put("cone 6 reached at 21:40", title="untitled", provenance={"kiln": 4})
     cited = spans((5, 6), (7, 14))
     projection = bench.project(artifact, text=f"the {WORD} of the firing", evidence_spans=cited)
-    answer = bench.search(WORD)
-    (hit,) = answer["hits"]
-    assert (answer["projection"]["state"], answer["projection"]["candidate_count"]) == ("ready", 1)
+    status, hit = bench.search(WORD)["projection"], only_hit(bench)
+    assert (status["state"], status["candidate_count"]) == ("ready", 1)
     assert (hit["entity_id"], hit["title"], hit["excerpt"]) == (artifact["artifact_id"], "untitled", "6")
     assert span_of(hit) == (5, 6)
     provenance = hit["provenance"]
@@ -88,15 +87,17 @@ def test_an_artifact_found_by_its_own_words_keeps_its_own_place(bench: Workbench
     """Also where it is found by too few of them, or by misspelled ones: the projection adds its rank and its record."""
     body = "The celadon glaze cracked overnight."
     bench.project(bench.put(body, title="untitled"), text=f"celadon {WORD} report", evidence_spans=spans((0, 3)))
-    for query, qualified in (("celadon glaze", True), (f"celadon {WORD} saffron", False), ("seladon glase", True)):
+    asked = {"celadon glaze": True, f"celadon {WORD} saffron": False, f"seladon {WORD}": False, "seladon glase": True}
+    for query, qualified in asked.items():
         answer = bench.search(query, **PLAIN)
         (hit,) = answer["hits"]
         assert (hit["excerpt"], span_of(hit)) == (body, (0, len(body))), query
         assert hit["ranking"]["qualified"] is qualified, query
-        if PROJECTION in hit["matched_by"]:
-            assert answer["projection"]["candidate_count"] == 1
+        is_projected = query != "seladon glase"
+        assert (PROJECTION in hit["matched_by"]) is is_projected, query
+        assert answer["projection"]["candidate_count"] == is_projected
+        if is_projected:
             assert preview(hit) == f"celadon {WORD} report"
-        assert (PROJECTION in hit["matched_by"]) is ("celadon" in query)
 
 
 def test_a_projection_raises_a_weak_match_by_its_rank(bench: Workbench) -> None:
@@ -110,14 +111,14 @@ def test_a_projection_raises_a_weak_match_by_its_rank(bench: Workbench) -> None:
     assert bench.found(query, **PLAIN)[0] == lower["artifact_id"]
 
 
+@pytest.mark.proves("machine-205")
 def test_the_best_projection_of_a_revision_stands_for_it(bench: Workbench) -> None:
     artifact = bench.put("cone 6 reached at 21:40", title="untitled")
     texts = (f"{WORD} alone", f"{WORD} and celadon", f"{WORD} in a long text about something else " * 3, "celadon")
     for number, words in enumerate(texts):
         bench.project(artifact, projection_key=str(number), text=words, evidence_spans=spans((number, number + 1)))
-    answer = bench.search(f"{WORD} celadon")
-    (hit,) = answer["hits"]
-    assert answer["projection"]["candidate_count"] == 1
+    hit = only_hit(bench, f"{WORD} celadon")
+    assert bench.search(f"{WORD} celadon")["projection"]["candidate_count"] == 1
     assert preview(hit) == f"{WORD} and celadon"
     assert span_of(hit) == (1, 2)
     assert PROJECTION in hit["matched_by"]
@@ -131,6 +132,13 @@ def test_better_projections_lead_and_of_equal_ones_that_of_the_newest_revision(b
     bench.project(weaker, text=f"{WORD} " + "among many other words of another matter " * 4)
     expected = [equal[2], equal[1], equal[0], weaker]
     assert bench.found(WORD, **PLAIN) == [artifact["artifact_id"] for artifact in expected]
+
+
+def test_of_more_equal_projections_than_are_looked_at_the_newest_revision_leads(bench: Workbench) -> None:
+    for number in range(20):
+        artifact = bench.put(f"batch {number}", title="untitled")
+        bench.project(artifact, text=WORD)
+    assert bench.found(WORD, limit=1, **PLAIN) == [artifact["artifact_id"]]
 
 
 def test_a_projection_is_found_as_texts_are(bench: Workbench) -> None:
@@ -150,6 +158,7 @@ LONG = "".join(f"{number:05d} " for number in range(4_000))
 SHORT = LONG[:9_000]
 
 
+@pytest.mark.proves("machine-205")
 @pytest.mark.parametrize(
     ("body", "start", "end"),
     [
@@ -173,6 +182,7 @@ def test_the_excerpt_is_the_bytes_of_the_first_span_wherever_it_lies(
     assert (fetched["content"], fetched["truncated"]) == (hit["excerpt"], False)
 
 
+@pytest.mark.proves("machine-205")
 @pytest.mark.parametrize(
     ("body", "span", "fields"),
     [
@@ -200,6 +210,7 @@ def test_where_the_first_span_is_no_text_the_title_is_shown(
     assert body_of(bench.get(artifact["artifact_id"])) == (body.encode() if isinstance(body, str) else body)
 
 
+@pytest.mark.proves("machine-205")
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -338,9 +349,8 @@ def found_by_anchor(bench: Workbench, query: str = WORD, *, how: Json | None = N
 def test_an_anchor_leads_to_the_claim_it_names_and_to_nothing_else(bench: Workbench) -> None:
     claim, artifact = bench.claim("It was hot."), bench.put("cone 6", title="untitled")
     anchor(bench, artifact, claim, WORD)
-    answer = bench.search(WORD)
-    (hit,) = answer["hits"]
-    assert answer["projection"]["state"] == "no_candidates"
+    status, hit = bench.search(WORD)["projection"], only_hit(bench)
+    assert status["state"] == "no_candidates"
     assert (hit["entity_id"], hit["excerpt"], hit["citation"]) == (
         claim["claim_id"], "It was hot.", f"memoree://claim/{claim['claim_id']}@{claim['revision_id']}",
     )  # fmt: skip
@@ -386,8 +396,9 @@ def test_an_anchor_leads_to_the_current_revision_of_its_claim(bench: Workbench) 
     claim = bench.claim("It was hot.")
     anchor(bench, bench.put("cone 6", title="untitled"), claim, WORD)
     revised = bench.revise_claim(claim, "It was cold.")
-    (hit,) = bench.search(WORD)["hits"]
-    assert (hit["revision_id"], hit["excerpt"]) == (revised["revision_id"], "It was cold.")
+    for historical in (False, True):
+        hit = only_hit(bench, include_historical=historical)
+        assert (hit["revision_id"], hit["excerpt"]) == (revised["revision_id"], "It was cold.")
 
 
 @pytest.mark.parametrize(

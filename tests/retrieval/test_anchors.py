@@ -128,7 +128,9 @@ def test_a_disputed_claim_that_an_anchor_leads_to_is_kept_on_the_page(store: Sto
     left, right = store.claims(["It was hot.", "It was cold."])
     edge = {"source_type": "claim", "source_id": left["claim_id"], "target_type": "claim"}
     store.write("relation.put", edge | {"relation": "contradicts", "target_id": right["claim_id"]})
-    store.claims(["A harpoon.", "Another harpoon."])
-    anchor_all(store, [anchor_input(source, "marlinspike", left)])
-    page = store.search("harpoon marlinspike", limit=1)
-    assert [hit["excerpt"] for hit in page["hits"]] == ["It was hot."]
+    store.claims(f"kiln glaze shelf {number}" for number in range(3))
+    anchor_all(store, [anchor_input(source, "pencil", left)])
+    hits = store.hits("kiln glaze shelf river pencil", limit=2)
+    assert [(hit["excerpt"], hit["ranking"]["qualified"]) for hit in hits] == [
+        ("kiln glaze shelf 2", True), ("It was hot.", False),
+    ]  # fmt: skip

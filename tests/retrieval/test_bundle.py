@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -116,7 +117,7 @@ def test_stored_text_is_inside_of_quotes_and_changes_nothing_outside(title: str,
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(title=HOSTILE, excerpt=HOSTILE, statement=HOSTILE, bytes_max=st.integers(len(PREAMBLE), 1200))
 def test_no_cut_lets_stored_text_out_of_its_quote(title: str, excerpt: str, statement: str, bytes_max: int) -> None:
-    known = {*own_lines(rendered("title", "excerpt", "statement")), *CUT_MARKER.splitlines()}
+    known = {*own_lines(rendered("title", "excerpt", "statement")), *CUT_MARKER.splitlines(), "- 1 more in `conflicts`"}
     assert set(own_lines(rendered(title, excerpt, statement, bytes_max))) <= known
 
 
@@ -207,15 +208,68 @@ def test_what_is_forgotten_has_a_place_and_no_text() -> None:
     assert item.risk_signals == [] and not item.excerpt_truncated
 
 
-@pytest.mark.proves("machine-192")
-def test_conflicts_are_listed_as_far_as_they_fit_and_never_without_their_heading() -> None:
-    disputes = [Dispute(f"clm_{n}", f"clm_{n + 1}", f"rel_{n}") for n in range(4)]
-    for room in range(400):
-        text = bundle([], disputes, len(PREAMBLE) + room).markdown[len(PREAMBLE) :]
-        listed = text.removeprefix(CONFLICTS_HEADING)
-        assert text == "" or text != listed
-        lines = listed.splitlines()
-        assert all(line == "" or line.endswith(f"`rel_{n}`)") for n, line in enumerate(lines))
-    assert [line for line in lines if line] == [
-        f"- `clm_{n}` and `clm_{n + 1}` contradict each other (`rel_{n}`)" for n in range(4)
+def disputes(count: int) -> list[Dispute]:
+    return [Dispute(f"clm_{n}", f"clm_{n + 1}", f"rel_{n}") for n in range(count)]
+
+
+def warned(count: int, bytes_max: int) -> tuple[int, int]:
+    """The contradictions that a bundle lists, which are the first ones, and those that it only counts. Nothing else is
+    under their heading."""
+    section = bundle([], disputes(count), bytes_max).markdown[len(PREAMBLE) :]
+    assert len(section) <= bytes_max // limits.CONTEXT_CONFLICTS_SHARE
+    assert section == "" or section.startswith(CONFLICTS_HEADING)
+    lines = section.removeprefix(CONFLICTS_HEADING).splitlines()
+    listed = [line for line in lines if "contradict" in line]
+    assert listed == [
+        f"- `{each.left_id}` and `{each.right_id}` contradict each other (`{each.relation_id}`)"
+        for each in disputes(len(listed))
     ]
+    rest = [line for line in lines if line not in ("", *listed)]
+    counted = int(rest[0].split()[1]) if rest else 0
+    assert rest == ([f"- {counted} more in `conflicts`"] if rest else [])
+    return len(listed), counted
+
+
+@pytest.mark.proves("machine-192")
+def test_contradictions_are_listed_as_far_as_they_fit_and_the_others_counted() -> None:
+    found = [warned(11, bytes_max) for bytes_max in range(3000)]
+    assert found == sorted(found, key=lambda each: each[0])
+    assert {sum(each) for each in found} == {0, 11}
+    assert {listed for listed, _ in found} == set(range(12))
+
+
+@pytest.mark.proves("machine-192")
+def test_a_single_contradiction_is_counted_where_it_cannot_be_listed() -> None:
+    found = [warned(1, bytes_max) for bytes_max in range(len(PREAMBLE), 600)]
+    assert found == sorted(found, key=[(0, 0), (0, 1), (1, 0)].index)
+    assert (0, 1) in found
+
+
+@pytest.mark.proves("machine-192")
+def test_a_claim_in_hundreds_of_contradictions_leaves_room_for_answers() -> None:
+    made = bundle([a_hit(), a_claim("The cone bent.")], disputes(300), 2048)
+    assert (len(made.manifest), made.omitted_count) == (2, 0)
+    assert "more in `conflicts`" in made.markdown
+
+
+@pytest.mark.proves("machine-194", "retrieval-90")
+@pytest.mark.parametrize("count", [0, 1, 16, 17, 128])
+def test_sixteen_locators_of_a_claim_are_cited_and_the_others_counted(count: int) -> None:
+    evidence = [EVIDENCE | {"start_byte": start} for start in range(count)]
+    claim = a_claim("The cone bent.")
+    made = bundle([replace(claim, provenance=claim.provenance | {"evidence": evidence})], [], PLENTY)
+    lines = [line for line in made.markdown.splitlines() if line.startswith("Evidence: ")]
+    cited = [f"Evidence: `memoree://artifact/art_A@arev_A#{start}-34`" for start in range(min(count, 16))]
+    rest = [f"Evidence: {count - 16} more in `manifest`"] if count > 16 else []
+    assert lines == ([*cited, *rest] or ["Evidence: none recorded"])
+    assert made.manifest[0].provenance["evidence"] == evidence
+
+
+@pytest.mark.fault_class(63)
+@pytest.mark.parametrize(("count", "told"), [(1, "1 stored citation"), (2, "2 stored citations")])
+def test_what_quotes_the_store_says_so_in_our_words(count: int, told: str) -> None:
+    hit = replace(a_hit(), provenance={"derived_from": ["memoree://claim/clm_A@crev_A"] * count})
+    made = bundle([hit], [], PLENTY).markdown
+    assert f"Derived from: {told}" in made.splitlines()
+    assert "clm_A" not in made
+    assert "Derived from" not in bundle([a_hit()], [], PLENTY).markdown

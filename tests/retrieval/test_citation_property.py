@@ -15,8 +15,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from memoree.citation import ArtifactCitation, Span, parse
+from memoree.operations.content import ArtifactContent
 from memoree.operations.registry import catalogue
-from memoree.retrieval.text import is_word_character
+from memoree.retrieval.words import is_word_character
 
 from .store import Json, Store
 
@@ -39,6 +40,14 @@ WORDS = [
     "हिन्दी", "cafe\u0301", "café", "a\u0323\u0302\u0301", "👩‍🔬", "🇨🇿", "👍🏽", "𝒜𝓁", "Ａ１", "\u202eabc", "\ufeffx",
     "e" + "\u0301" * 40,
 ]  # fmt: skip
+MEDIA_TYPES = [
+    "text/plain",
+    "text/markdown",
+    "application/json",
+    "application/xml",
+    "image/svg+xml",
+    "application/x-yaml",
+]
 SEPARATORS = [
     *(" ", "  ", "\n", "\r\n", "\r\n\r\n", "\n\n", "\t", ". ", "、", "\n```\n", "\n~~~\r\n", "\n# ", "> ", "\u2028"),
     *("- ", "\n" * 9, '"', "@", "#1-2 ", " \u00a0"),
@@ -85,7 +94,8 @@ class Reader:
             return str(self._store.read("claim.get", wanted)["statement"])
         cited = parse(citation)
         if cited.span is None:
-            return str(self._record(cited)["content"]["data"])
+            content = self._record(cited)["content"]
+            return ArtifactContent(**content).decoded().decode()
         return "".join(self._pieces(cited, cited.span))
 
     def title_of(self, citation: str) -> str:
@@ -143,7 +153,7 @@ def fill(store: Store, data: st.DataObject) -> list[str]:
         above, below = data.draw(bodies), data.draw(bodies)
         body = above + data.draw(st.sampled_from(PADDING)) + below
         title = data.draw(words.filter(str.strip)) + f" {number}"
-        artifact = store.artifact(title, body)
+        artifact = store.artifact(title, body, media_type=data.draw(st.sampled_from(MEDIA_TYPES)))
         used += f"{above} {below} {title}".split()
         for _ in range(data.draw(st.integers(0, 3))):
             evidence = [

@@ -62,9 +62,7 @@ def marks(store: Store, record: Json) -> list[str]:
 
 
 @pytest.mark.parametrize("citation", [WHOLE, PART, OF_CLAIM])
-@pytest.mark.parametrize(
-    "around", ["{}", "see {}.", "`{}`", "[x]({})", '"{}"', "> {}\n", "日本{}語", "<{}>", "{0}, {0}"]
-)
+@pytest.mark.parametrize("around", ["{}", "see {}.", "`{}`", "[x]({})", '"{}"', "> {}\n", "日本{}語", "<{}>"])
 def test_a_citation_is_recognised_wherever_it_stands(citation: str, around: str) -> None:
     assert cited(around.format(citation)) == [citation]
     assert cited(orjson.dumps({"text": around.format(citation)}).decode().replace("/", "\\/")) == [citation]
@@ -75,11 +73,11 @@ def test_a_citation_is_recognised_wherever_it_stands(citation: str, around: str)
 @pytest.mark.parametrize("medium", WRITTEN)
 def test_a_citation_is_the_same_however_it_is_written(citation: str, medium: str) -> None:
     written = WRITTEN[medium](citation)
-    assert cited(f"see {written}, and {citation}") == [citation]
+    assert cited(f"see {written}, and {citation}") == [citation, citation]
 
 
-def test_citations_come_in_the_order_of_their_first_appearance() -> None:
-    assert cited(f"{PART} {OF_CLAIM} {WHOLE} {PART} {OF_CLAIM}") == [PART, OF_CLAIM, WHOLE]
+def test_citations_come_in_the_order_in_which_they_stand() -> None:
+    assert cited(f"{PART} {OF_CLAIM} {WHOLE} {PART}") == [PART, OF_CLAIM, WHOLE, PART]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +107,7 @@ def test_what_is_no_citation_of_a_store_like_this_is_not(text: str) -> None:
 
 
 def test_what_follows_a_citation_and_is_no_span_is_left() -> None:
-    assert cited(f"{WHOLE}#heading {WHOLE}#{'9' * 30}-{'9' * 31}") == [WHOLE]
+    assert cited(f"{WHOLE}#heading {WHOLE}#{'9' * 30}-{'9' * 31}") == [WHOLE, WHOLE]
 
 
 @given(st.lists(st.sampled_from([WHOLE, PART, OF_CLAIM, " ", "\n", "x"]) | st.text(max_size=4), max_size=20))
@@ -118,9 +116,7 @@ def test_no_text_makes_a_citation_up(pieces: list[str]) -> None:
     assert named <= {WHOLE, OF_CLAIM}
 
 
-def test_recognition_is_linear_and_bounded() -> None:
-    fakes = [claim_citation(ids.new_id("clm"), ids.new_id("crev")) for _ in range(3 * limits.DERIVATION_CANDIDATES_MAX)]
-    assert cited(" ".join(fakes)) == fakes[: limits.DERIVATION_CANDIDATES_MAX]
+def test_recognition_is_linear() -> None:
     for piece in ("memoree:" + "\\" * 40, "MEMOREE%3A&#47;&sol;", "memoree:&#x2f;&#x2F;artifact&#", "memoree%" * 5):
         hostile = (f"memoree://artifact/art_{'0' * 25}@{piece}") * 10_000
         started = time.process_time()
@@ -155,6 +151,15 @@ def test_only_so_many_citations_are_kept(store: Store) -> None:
     citations = [citation_of(claim) for claim in claims]
     copy = store.artifact("Copy", "\n".join(citations))
     assert marks(store, copy) == citations[: limits.DERIVATION_CITATIONS_MAX]
+
+
+@pytest.mark.fault_class(63)
+def test_invented_citations_hide_no_real_ones(store: Store) -> None:
+    claims = [citation_of(claim) for claim in store.claims(["cone", "glaze"])]
+    count = 2 * limits.DERIVATION_BATCH_ITEMS_MAX + 6
+    invented = [claim_citation(ids.new_id("clm"), ids.new_id("crev")) for _ in range(count)]
+    copy = store.artifact("Copy", " ".join([*invented[:9], claims[0], *invented[9:], claims[1], claims[0]]))
+    assert marks(store, copy) == claims
 
 
 def test_marks_belong_to_revisions(store: Store) -> None:

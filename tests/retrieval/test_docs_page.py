@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from memoree import limits
+from memoree.evaluation.corpus import bundled, read_corpus
+from memoree.evaluation.metrics import by_class
+from memoree.evaluation.running import run_corpus, temporary_endpoint
 from memoree.retrieval import driving, typo
 from memoree.retrieval.engine import WINDOW_PER_HIT
 from memoree.retrieval.hits import Ranking
@@ -172,6 +175,13 @@ def test_every_number_in_the_text_is_the_program_s() -> None:
     assert "words of three to 48 letters" in text
     assert (PROMOTION_MAX, EXACT_CHARS_MAX, PAIRS_NEEDED) == (2, 4, (3, 5))
     assert f"chunks of about {limits.CHUNK_BYTES_TARGET // 1024} KiB" in text
+
+
+def test_so_many_questions_of_the_held_out_corpus_are_misled_as_the_page_says() -> None:
+    with temporary_endpoint() as endpoint:
+        judgements = run_corpus(endpoint, read_corpus(bundled(held_out=True)).select(["honest_none"]))
+    found = by_class(judgements)["honest_none"]
+    assert f"corpus {found.false_answers} of {found.cases} questions" in PAGE
 
 
 def test_in_a_large_store_a_text_without_the_rare_words_is_missed_and_one_with_every_word_is_not(

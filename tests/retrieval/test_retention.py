@@ -53,6 +53,7 @@ def page_of(kinds: str, limit: int) -> str:
         ("oo", 3, "0 1"),
         ("oD", 1, "[1]"),
         ("ED", 1, "0"),
+        ("oE", 1, "0"),
         ("", 1, ""),
     ],
 )
@@ -74,15 +75,8 @@ def test_a_page_keeps_its_size_its_exact_and_its_disputed_matches(kinds: str, li
     retained = [member.revision_row for member in page if member.is_retained]
     beyond = [row for row, kind in enumerate(kinds) if row >= limit and kind in "DB"]
     assert sorted(retained) == beyond[: kinds[:limit].count("o")]
-    assert sorted(rows) == sorted(
-        {*range(min(limit, len(kinds)))} - {*_given_way(kinds, limit, len(retained))}
-    ) + sorted(retained)
-
-
-def _given_way(kinds: str, limit: int, count: int) -> list[int]:
-    """The last rows of the page that are neither exact nor disputed."""
     others = [row for row, kind in enumerate(kinds[:limit]) if kind == "o"]
-    return others[len(others) - count :]
+    assert [row for row in others if row in rows] == others[: len(others) - len(retained)]
 
 
 def contradict(store: Store, left: Json, right: Json) -> None:
@@ -90,10 +84,7 @@ def contradict(store: Store, left: Json, right: Json) -> None:
     store.write("relation.put", edge | {"target_id": right["claim_id"]})
 
 
-SIDES = [
-    "The celadon glaze held, as far as anybody could tell afterwards.",
-    "The celadon glaze ran, so it was said later.",
-]
+SIDES = ("The celadon glaze held, as far as anybody could tell.", "The celadon glaze ran, so it was said later.")
 
 
 @pytest.fixture
@@ -106,7 +97,7 @@ def disputed(store: Store) -> Store:
 
 @pytest.mark.proves("retrieval-37")
 def test_recall_shows_both_sides_of_a_contradiction_that_matches_worst(disputed: Store) -> None:
-    query = "celadon glaze saucer"
+    query = "celadon glaze pressure"
     assert not any(text.startswith("The celadon") for text in disputed.qualified(query, limit=100, **PLAIN)[:20])
     answer = disputed.read("memory.recall", {"query": query, "max_claims": 10})
     shown = {claim["statement"].strip(): claim for claim in answer["claims"] if claim["status"] == "disputed"}
@@ -138,16 +129,14 @@ def test_sides_that_say_almost_the_same_are_both_shown(store: Store) -> None:
 
 
 def test_a_retained_hit_says_why_it_is_there_and_others_do_not(disputed: Store) -> None:
-    page = disputed.search("celadon glaze saucer", limit=4, **PLAIN)["hits"]
+    page = disputed.search("celadon glaze pressure", limit=4, **PLAIN)["hits"]
     assert [RETENTION in hit["matched_by"] for hit in page] == [False, False, True, True]
     assert ["conflict_retention" in hit["provenance"] for hit in page] == [False, False, True, True]
     assert {hit["status"] for hit in page[2:]} == {"conflicted"}
 
 
-def test_a_contradiction_that_was_resolved_takes_no_place(disputed: Store) -> None:
+def test_a_claim_whose_opponent_was_retracted_takes_no_place(disputed: Store) -> None:
     (case,) = disputed.read("conflict.list", {})["conflicts"]
-    disputed.write(
-        "conflict.resolve", {"conflict_id": case["conflict_id"], "resolution": "both", "reason": "two kilns"}
-    )
-    page = disputed.search("celadon glaze saucer", limit=4, **PLAIN)["hits"]
+    disputed.write("claim.retract", {"claim_id": case["source"]["claim_id"], "reason": "a misreading"})
+    page = disputed.search("celadon glaze pressure", limit=4, **PLAIN)["hits"]
     assert not any(RETENTION in hit["matched_by"] for hit in page)

@@ -79,6 +79,7 @@ def place() -> Json:
 PLACES = itertools.count(1)
 REDIS, POSTGRES = "The billing service uses Redis.", "The billing service uses Postgres."
 SHELF = "The shelf temperature was noted."
+DEPLOY = "The deploy window has a budget and an engine."
 
 ANSWERS: list[tuple[str, str, bool]] = [
     # The one telling word decides, however the question is written.
@@ -99,32 +100,39 @@ ANSWERS: list[tuple[str, str, bool]] = [
     ("kiln 12 pressure", "Kiln 13 lost pressure.", False),
     ("kiln 12 pressure", "Kiln 120 lost pressure.", False),
     ("budget 2024 line 17", "The budget of 2024 has a line for paper.", False),
+    ("celadon tenmoku saffron kiln 7", "The celadon, tenmoku and saffron kiln.", False),
     # Two thirds of the special words.
     ("parcel shelf temperature", "The parcel has a temperature.", True),
     ("parcel shelf temperature", SHELF, False),
     ("velvet granite lantern carpet", "A velvet carpet near the granite.", True),
     ("velvet granite lantern carpet", "A velvet carpet near the wall.", False),
     ("velvet granite carpet", "A carpet and granite.", False),
-    # Ordinary words: as many as are required, and half of the weight, common words weighing half.
-    ("shelf temperature pressure", SHELF, True),
-    ("shelf temperature pressure garden", SHELF, True),
+    # Up to four words, where none of them points at something: all that are not common.
+    ("shelf temperature", SHELF, True),
+    ("shelf temperature pressure", SHELF, False),
+    ("shelf temperature pressure garden", "Shelf and garden: temperature.", False),
+    ("shelf temperature water people", SHELF, True),
+    ("shelf temperature water people", "The people put water on a shelf.", False),
+    ("shelf temperature 12", "The shelf has 12 boards.", True),
+    # More words: as many as are required, and half of the weight, common words weighing half.
     ("shelf temperature pressure garden engine", SHELF, False),
     ("shelf temperature pressure garden engine", "Garden engine: shelf.", True),
-    ("shelf temperature pressure garden engine river", SHELF, False),
-    ("shelf temperature water people", "A shelf full of water.", True),
-    ("shelf temperature water people", "The people drank water.", False),
-    ("shelf water people", "The people drank water.", True),
+    ("shelf temperature pressure garden engine river", "Garden engine: shelf.", True),
+    ("shelf temperature pressure garden engine river bridge", "Garden engine: shelf.", False),
+    ("shelf temperature pressure water people", SHELF, True),
+    ("shelf temperature pressure water people", "A shelf full of water.", False),
+    ("shelf temperature pressure water people", "The people put water on a shelf.", True),
     ("shelf temperature good water people", "Good people drank water.", False),
     ("shelf temperature good water people", "A shelf of good water.", True),
     # An ordinary word written as a name is asked for by that name.
-    ("deploy window of harbour", "The deploy window is short.", True),
-    ("deploy window of Harbour", "The deploy window is short.", False),
-    ("deploy window of Harbour", "The harbour deploy window is short.", True),
-    ("Harbour deploy window", "The deploy window is short.", True),
-    ("harBour deploy window", "The deploy window is short.", False),
-    ("DEPLOY WINDOW OF HARBOUR", "The deploy window is short.", True),
-    ("Deploy Window Of Harbour", "The deploy window is short.", True),
-    ("from Harbour to Bridge: deploy window", "The harbour deploy window is short.", False),
+    ("deploy window budget engine of harbour", DEPLOY, True),
+    ("deploy window budget engine of Harbour", DEPLOY, False),
+    ("deploy window budget engine of Harbour", f"Harbour: {DEPLOY}", True),
+    ("Harbour deploy window budget engine", DEPLOY, True),
+    ("harBour deploy window budget engine", DEPLOY, False),
+    ("DEPLOY WINDOW BUDGET ENGINE OF HARBOUR", DEPLOY, True),
+    ("Deploy Window Budget Engine Of Harbour", DEPLOY, True),
+    ("from Harbour to Bridge: deploy window budget", f"Harbour: {DEPLOY}", False),
     # Phrases and identifiers, whole.
     ('"slow lane" garden engine', "The slow lane leads to the garden.", True),
     ('"slow lane" garden engine', "The garden engine is slow in its lane.", False),

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoree.retrieval.text import fold, segments, words
+from memoree.retrieval.text import fold, segments
 from memoree.retrieval.unspaced import run_pairs, split_runs
+from memoree.retrieval.words import words
 
 
 @pytest.mark.fault_class(34)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memoree.retrieval.expression import PAIRS_MAX
 from memoree.retrieval.query import analyze
-from memoree.retrieval.unspaced import EXACT_CHARS_MAX, RUN, pairs_needed, run_pairs, split_runs, telling_parts
+from memoree.retrieval.unspaced import RUN, are_most_pairs, run_pairs, split_runs, telling_parts
 
 from .store import Json, Store
 
@@ -117,11 +118,20 @@ def test_something_of_a_question_is_always_left(word: str) -> None:
     assert all(part in word for part in parts)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (8, 5), (9, 6), (10, 6), (100, 60)]
-)
-def test_three_fifths_of_the_pairs_rounded_up(pairs: int, needed: int) -> None:
-    assert pairs_needed(pairs) == needed
+PAIRS = {
+    # Three fifths of them.
+    "1111": True, "1011": True, "0111": True, "0110": False, "1001": False, "1010": False, "11011": True,
+    "10011": True, "01110": True, "10001": False, "1001101": False, "10011001": False, "1001100111": True,
+    # No gap that another word would leave: two in a row inside, one at an end.
+    "110011": True, "11000111": False, "1110001111": False, "1110011111": True, "00111": False, "11100": False,
+    "0111110": True, "0011111": False, "1111100": False, "1111111100": False, "0011111111": False,
+}  # fmt: skip
+"""Which pairs of a run a text has, in their order, and whether they are enough."""
+
+
+@pytest.mark.parametrize("has", PAIRS)
+def test_a_long_run_is_said_by_most_of_its_pairs_without_a_gap(has: str) -> None:
+    assert are_most_pairs([pair == "1" for pair in has]) is PAIRS[has]
 
 
 LETTERS = {
@@ -134,25 +144,34 @@ LETTERS = {
 
 
 @pytest.mark.proves("retrieval-21")
-@pytest.mark.parametrize("length", [5, 6, 7, 8, 9, 10, 11])
+@pytest.mark.parametrize("has", PAIRS)
 @pytest.mark.parametrize("script", LETTERS)
-def test_a_long_run_is_matched_by_most_of_its_pairs_and_by_no_fewer(
-    shelf: Store, place: Json, script: str, length: int
+def test_a_text_with_some_pairs_of_a_long_run_answers_if_they_are_enough(
+    shelf: Store, place: Json, script: str, has: str
 ) -> None:
-    run = LETTERS[script][:length]
+    run = LETTERS[script][: len(has) + 1]
     assert [unit.display for unit in analyze(run).units] == [run]
-    pairs = [run[at : at + 2] for at in range(length - 1)]
-    needed = -(-3 * len(pairs) // 5)
-    elsewhere = place | {"project_id": f"{place['project_id']}_less"}
-    assert answers(shelf, place, run, ", ".join(pairs[-needed:]))
-    assert not answers(shelf, elsewhere, run, ", ".join(pairs[-needed + 1 :]))
+    assert answers(shelf, place, run, ", ".join(_pairs_of(run, has))) is PAIRS[has]
+
+
+def _pairs_of(run: str, has: str) -> list[str]:
+    return [run[at : at + 2] for at, there in enumerate(has) if there == "1"]
+
+
+def test_a_run_past_all_bounds_is_judged_by_its_beginning(shelf: Store, place: Json) -> None:
+    run = "".join(chr(0x7000 + number) for number in range(PAIRS_MAX + 40))
+    assert answers(shelf, place, run, run[: PAIRS_MAX + 1])
+    assert not answers(shelf, place | {"project_id": f"{place['project_id']}_end"}, run, run[40:])
 
 
 @pytest.mark.proves("retrieval-21")
+@pytest.mark.parametrize("length", [3, 4])
 @pytest.mark.parametrize("script", LETTERS)
-def test_a_run_of_up_to_four_characters_is_matched_as_it_is(shelf: Store, place: Json, script: str) -> None:
-    run = LETTERS[script][:EXACT_CHARS_MAX]
-    pairs = ", ".join(run[at : at + 2] for at in range(len(run) - 1))
+def test_a_run_of_up_to_four_characters_is_matched_as_it_is(
+    shelf: Store, place: Json, script: str, length: int
+) -> None:
+    run = LETTERS[script][:length]
+    pairs = ", ".join(run[at : at + 2] for at in range(length - 1))
     assert not answers(shelf, place, run, pairs)
     assert answers(shelf, place, run, f"{LETTERS[script][6:8]}{run}{LETTERS[script][8:10]}")
 

@@ -28,6 +28,8 @@ def shown(*statements: str, disputed: Sequence[int] = ()) -> list[int]:
         ("Kräne werden monatlich geprüft", "KRÄNE werden monatlich geprüft."),
         ("設備は毎月点検する。", "設備は毎月点検する"),
         ("The port inspects every crane monthly", "The port inspects every single crane monthly"),
+        ("Set `retry_limit` before the first run - today", "Set retry_limit before the very first run – today"),
+        ("The timeout was raised from 30 to 45 seconds", "The timeout was raised again from 30 to 45 seconds"),
     ],
 )
 def test_what_is_said_again_is_shown_once_and_the_better_one_stays(first: str, second: str) -> None:
@@ -59,9 +61,38 @@ def test_what_is_said_again_is_shown_once_and_the_better_one_stays(first: str, s
         ("The tapir sleeps", "The tapir sleeps here"),
         ("offset +5", "offset -5"),
         ("The port is open?", "The port is open"),
+        ("Storage room temperature threshold is -5 degrees", "Storage room temperature threshold is 5 degrees"),
+        ("Storage room temperature threshold is -5 degrees", "Storage room temperature threshold is ±5 degrees"),
+        ("Storage room temperature threshold is –.5 degrees", "Storage room temperature threshold is .5 degrees"),
+        ("Storage room temperature threshold is ~ 5 degrees", "Storage room temperature threshold is 5 degrees"),
+        ("Retention must be >= 30 days for audit records", "Retention must be <= 30 days for audit records"),
+        ("Retention must be ≥30 days for audit records", "Retention must be ≤30 days for audit records"),
+        ("Retention must be != 30 days for audit records", "Retention must be == 30 days for audit records"),
+        ("The monthly crane budget rises by 5%", "The monthly crane budget rises by 5"),
+        ("The monthly crane budget rises by €5", "The monthly crane budget rises by £5"),
+        ("Latency of alpha > latency of beta cluster", "Latency of alpha < latency of beta cluster"),
+        ("✅ the crane inspection of this month", "❌ the crane inspection of this month"),
     ],
 )
 def test_what_differs_in_what_decides_is_shown_twice(first: str, second: str) -> None:
+    assert shown(first, second) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Alice Brown manages Carol White directly", "Carol White manages Alice Brown directly"),
+        ("The timeout was raised from 30 to 45 seconds", "The timeout was raised from 45 to 30 seconds"),
+        ("The threshold moved from -5 to 5 degrees", "The threshold moved from 5 to -5 degrees"),
+        ("Server alpha depends on server beta cluster nightly", "Server beta depends on server alpha cluster nightly"),
+        (
+            "The migration to MySQL from Postgres is finished now",
+            "The migration from MySQL to Postgres is finished now",
+        ),
+        ("Alice Brown manages Carol White directly", "Carol White directly manages the old Alice Brown"),
+    ],
+)
+def test_the_same_words_in_another_order_are_another_fact(first: str, second: str) -> None:
     assert shown(first, second) == [0, 1]
 
 

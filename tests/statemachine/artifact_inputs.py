@@ -13,7 +13,7 @@ class ArtifactInputs(Choices):
         if twist == "in many scripts":
             content = {"content": {"type": "text", "data": BODIES[1]}, "media_type": "text/plain"}
         if twist == "of no text":
-            content = {"content": {"type": "text", "data": BODIES[0]}, "media_type": "application/json"}
+            content = {"content": {"type": "text", "data": BODIES[0]}, "media_type": "image/png"}
         return {"kind": self._one(["log", "note"])} | self._described() | content, self._place(None, twist)
 
     def _artifact_revise(self, twist: str) -> Written:
@@ -59,7 +59,7 @@ class ArtifactInputs(Choices):
     def _citation_get(self, twist: str) -> Written:
         revisions = [(each, revision) for each in self.model.artifacts.values() for revision in each.revisions]
         if twist == "of no text":
-            revisions = [(each, revision) for each, revision in revisions if not revision.is_text]
+            revisions = [(each, revision) for each, revision in revisions if not revision.is_citable]
         if twist == "inside a character":
             revisions = [(each, revision) for each, revision in revisions if revision.is_cuttable]
         if not revisions:

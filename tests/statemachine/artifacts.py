@@ -168,7 +168,7 @@ def cite(call: Call) -> Json:
     if start >= end:
         raise _unusable("span_out_of_range", start_byte=start, end_byte=end)
     revision = _cited(call, artifact_id, revision_id)
-    if not revision.is_text:
+    if not revision.is_citable:
         raise _unusable("non_text_content", **_described(citation, revision))
     total = len(revision.body)
     if end > total:

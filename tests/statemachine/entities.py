@@ -90,9 +90,14 @@ class ArtifactRevision:
         return self.media_type.lower().startswith("text/") and is_utf8(self.body)
 
     @property
+    def is_citable(self) -> bool:
+        """Whether `citation.get` gives bytes of it: text, and JSON too."""
+        return self.is_text or self.media_type == "application/json" and is_utf8(self.body)
+
+    @property
     def is_cuttable(self) -> bool:
         """Whether a citation can name half a character of it."""
-        return self.is_text and not self.body.isascii()
+        return self.is_citable and not self.body.isascii()
 
     def content(self) -> Json:
         if self.is_text:

@@ -7,7 +7,7 @@ and are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import apsw
@@ -15,7 +15,7 @@ import orjson
 
 from memoree import limits
 from memoree.database.connection import scalar
-from memoree.retrieval.derivation import SCHEME, cited_in
+from memoree.retrieval.derivation import SCHEME, Cited, cited_in
 
 _EARLIER = """
     SELECT cited.key FROM json_each(?1) AS cited
@@ -71,11 +71,19 @@ def rebuild(db: apsw.Connection) -> None:
 
 def quoted_by(db: apsw.Connection, revision_row: int, text: str) -> list[str]:
     """The citations in a text of what the store held before that revision, the first `DERIVATION_CITATIONS_MAX`."""
-    if not (found := cited_in(text)):
-        return []
-    asked = [(each.entity_type, each.entity_id, each.revision_id, each.span and each.span.end) for each in found]
-    keys = db.execute(_EARLIER, (orjson.dumps(asked).decode(), revision_row))
-    return [str(found[key]) for (key,) in islice(keys, limits.DERIVATION_CITATIONS_MAX)]
+    found = cited_in(text)
+    quoted: dict[str, None] = {}
+    while len(quoted) < limits.DERIVATION_CITATIONS_MAX and (
+        batch := list(islice(found, limits.DERIVATION_BATCH_ITEMS_MAX))
+    ):
+        quoted.update(dict.fromkeys(map(str, _earlier(db, revision_row, list(dict.fromkeys(batch))))))
+    return list(quoted)[: limits.DERIVATION_CITATIONS_MAX]
+
+
+def _earlier(db: apsw.Connection, revision_row: int, cited: Sequence[Cited]) -> list[Cited]:
+    """Those that the store held before the revision, in the order given."""
+    asked = [(each.entity_type, each.entity_id, each.revision_id, each.span and each.span.end) for each in cited]
+    return [cited[key] for (key,) in db.execute(_EARLIER, (orjson.dumps(asked).decode(), revision_row))]
 
 
 def marked(db: apsw.Connection, revision_row: int) -> list[str]:
@@ -91,6 +99,6 @@ def quoted_rows(db: apsw.Connection, revision_row: int) -> frozenset[int]:
 
 
 def texts(db: apsw.Connection) -> Iterator[tuple[int, str]]:
-    """Every revision that is marked or may have to be, with its text. Those that do not name the scheme are not read."""
+    """Every revision that is marked or may have to be, with its text; those without our scheme are not read."""
     for (revision_row,) in db.execute(_MAY_QUOTE):
         yield int(str(revision_row)), "".join(str(text) for (text,) in db.execute(_TEXT, (revision_row,)))

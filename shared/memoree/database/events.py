@@ -9,6 +9,7 @@ import apsw
 import orjson
 from blake3 import blake3
 
+from memoree.database.connection import scalar
 from memoree.database.entry import Entry
 
 _ALL = """
@@ -16,6 +17,14 @@ _ALL = """
     FROM events ORDER BY commit_seq
 """
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+_FIRST = "SELECT event_id FROM events ORDER BY commit_seq LIMIT 1"
+
+
+def birth(db: apsw.Connection) -> str:
+    """What tells a store apart from another one in the same place; empty until the first commit."""
+    return str(scalar(db, _FIRST) or "")
 
 
 class Change(NamedTuple):

@@ -49,6 +49,7 @@ _ALL_STATEMENTS = "SELECT row_id, statement FROM claim_revisions ORDER BY row_id
 _ALL_PROJECTIONS = "SELECT row_id, text FROM projections WHERE status = 'active' ORDER BY row_id"
 
 _NO_BODY = Span(0, 0)
+SEAM_CHARS_MAX = 96
 
 
 class ArtifactRow(NamedTuple):
@@ -101,7 +102,7 @@ def unindex_artifact_revision(db: apsw.Connection, *, revision_row: int) -> None
     revision = one(db, _REVISION, (revision_row,))
     assert revision is not None, f"artifact revision {revision_row} is not in the store"
     title, body = revision
-    for row in _artifact_rows(segments(title), _chunk_texts(db, revision_row, body)):
+    for row in artifact_rows(segments(title), _chunk_texts(db, revision_row, body)):
         db.execute(_DELETE_ARTIFACT, row)
     db.execute(_DELETE_CHUNKS, (revision_row,))
     derivations.remove(db, revision_row)
@@ -136,7 +137,7 @@ def rebuild(db: apsw.Connection) -> None:
 def _index_chunks(db: apsw.Connection, title: str, texts: Iterable[tuple[int, str]]) -> None:
     folded_title = segments(title)
     _learn_words(db, folded_title.words)
-    for row in _artifact_rows(folded_title, texts):
+    for row in artifact_rows(folded_title, texts):
         db.execute(_INSERT_ARTIFACT, row)
         _learn_words(db, row.body)
 
@@ -147,11 +148,27 @@ def _learn_words(db: apsw.Connection, folded: str) -> None:
         db.execute(_INSERT_WORDS, (orjson.dumps(learned).decode(),))
 
 
-def _artifact_rows(title: Segments, texts: Iterable[tuple[int, str]]) -> Iterator[ArtifactRow]:
-    """Of chunks, given as (row id, text)."""
+def artifact_rows(title: Segments, texts: Iterable[tuple[int, str]]) -> Iterator[ArtifactRow]:
+    """Of the chunks of one revision, given as (row id, text), in their order. Each is indexed with the beginning of the
+    next one: what stands on the seam is found in the first."""
+    before: tuple[int, str] | None = None
     for chunk_row, text in texts:
-        body = segments(text)
-        yield ArtifactRow(chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, body.terms)
+        if before is not None:
+            yield _artifact_row(before[0], title, before[1] + _seam(text))
+        before = (chunk_row, text)
+    if before is not None:
+        yield _artifact_row(before[0], title, before[1])
+
+
+def _artifact_row(chunk_row: int, title: Segments, text: str) -> ArtifactRow:
+    body = segments(text)
+    return ArtifactRow(chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, body.terms)
+
+
+def _seam(text: str) -> str:
+    """Whole words from the beginning of a text, or whole characters where none ends."""
+    start = text[: SEAM_CHARS_MAX + 1]
+    return start if len(start) <= SEAM_CHARS_MAX else start.rpartition(" ")[0] or start[:SEAM_CHARS_MAX]
 
 
 def _chunk_texts(db: apsw.Connection, revision_row: int, body: bytes | None) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from memoree.database import artifacts as rows
 from memoree.database.artifacts import Revision
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, shown
-from memoree.media import shown_as_text
+from memoree.media import indexable_text
 from memoree.operations.artifacts import read_body
 from memoree.operations.call import Call
 from memoree.operations.registry import read
@@ -141,13 +141,13 @@ def _cited_revision(view: View, citation: ArtifactCitation) -> Revision:
 
 
 def _text_bytes(view: View, citation: ArtifactCitation, revision: Revision) -> bytes:
-    """The bytes of a revision that `artifact.get` returns as text; larger ones it does not return at all."""
+    """The bytes of a revision whose words are indexed: what a search cites can be fetched, JSON and XML too."""
     small = revision.size_bytes <= limits.ARTIFACT_BYTES_MAX
     data = read_body(view, revision) if small else None
-    if data is None or shown_as_text(revision.media_type, data) is None:
+    if data is None or indexable_text(revision.media_type, data) is None:
         _refuse(
             "non_text_content",
-            f"the revision holds {shown(revision.media_type)} that is not returned as text",
+            f"the revision holds {shown(revision.media_type)} that is not searched as text",
             **_told(citation, revision),
         )
     return data

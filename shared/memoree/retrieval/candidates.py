@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import combinations
+from itertools import combinations, islice
 from math import inf
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -35,8 +35,8 @@ _MASKS = {
 
 TIED_ROWS_MAX = 2000
 """Rows read to choose among equal scores at the edge of the window, where the newest win."""
-CHUNKS_JUDGED_MAX = 16
-"""Best-scoring chunks of one revision among which the cited one is chosen."""
+CHUNKS_JUDGED_MAX = 512
+"""Chunks of one revision, from its beginning, among which the cited one is chosen."""
 _UNBOUNDED = -1
 
 CLAIM_CANDIDATES = f"""
@@ -60,6 +60,14 @@ ARTIFACT_CANDIDATES = f"""
     ORDER BY artifact_fts.rank LIMIT :rows_max
 """  # noqa: S608 - constant predicates
 
+_TIED_CLAIMS = CLAIM_CANDIDATES.replace(
+    "ORDER BY claim_fts.rank", "AND claim_fts.rank = :edge ORDER BY claim_fts.rowid DESC"
+)
+_TIED_ARTIFACTS = ARTIFACT_CANDIDATES.replace(
+    "ORDER BY artifact_fts.rank", "AND artifact_fts.rank = :edge ORDER BY artifact_fts.rowid DESC"
+)
+"""Of more equal scores than are read, the newest: rows of an index are in the order of commits."""
+
 _TITLED_CANDIDATES = f"""
     SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id
     FROM artifact_fts
@@ -71,11 +79,12 @@ _TITLED_CANDIDATES = f"""
 """  # noqa: S608 - constant predicates
 """Of artifacts known by their titles only; every chunk has the title, so the first one stands for all."""
 
-_BEST_CHUNKS = f"""
-    SELECT rowid, rank, phrase_columns(artifact_fts) FROM artifact_fts
+_CHUNKS = f"""
+    SELECT rowid, phrase_columns(artifact_fts) FROM artifact_fts
     WHERE artifact_fts MATCH :match AND rowid BETWEEN :first AND :last
-    ORDER BY rank LIMIT {CHUNKS_JUDGED_MAX}
+    ORDER BY rowid LIMIT {CHUNKS_JUDGED_MAX}
 """  # noqa: S608 - constants
+"""Without their rank: it would be counted anew over the whole index for every revision."""
 _ANY_CHUNK = "SELECT 1 FROM artifact_fts WHERE artifact_fts MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
 
 
@@ -110,7 +119,8 @@ class Candidate:
     commit_seq: int
     lexical_score: float
     units: int
-    literals: int
+    literals: int = 0
+    written_literals: int = 0
     chunk_row: int | None = None
     typo: TypoMatch | None = None
     projection: ProjectionMatch | None = None
@@ -119,7 +129,6 @@ class Candidate:
     is_derived: bool = False
     corrected: int = field(default=0, init=False)
     is_retained: bool = field(default=False, init=False)
-    written_literals: int = field(default=0, init=False)
     fusion_score: float = field(default=0.0, init=False)
 
 
@@ -156,12 +165,22 @@ def claim_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window
     """The `window` best rows; of equal scores the newest."""
     bindings = {**scope, "match": match, "rows_max": window + TIED_ROWS_MAX}
     rows: list[Row] = []
-    with closing(db.execute(CLAIM_CANDIDATES, bindings)) as cursor:
-        for fts_row, rank, columns, commit_seq, is_disputed in cursor:
-            if len(rows) >= window and rank != rows[-1].rank:
+    with closing(_claim_rows(db, CLAIM_CANDIDATES, bindings)) as found:
+        for row in found:
+            if len(rows) >= window and row.rank != rows[-1].rank:
                 break
-            rows.append(Row(fts_row, rank, columns, commit_seq, fts_row, is_disputed=bool(is_disputed)))
+            rows.append(row)
+    if len(rows) == window + TIED_ROWS_MAX:
+        edge = rows[-1].rank
+        newest = list(_claim_rows(db, _TIED_CLAIMS, {**bindings, "edge": edge, "rows_max": window}))
+        rows = [row for row in rows if row.rank != edge] + newest
     return newest_of_ties(rows, window)
+
+
+def _claim_rows(db: apsw.Connection, statement: str, bindings: Mapping[str, Any]) -> Generator[Row, None, None]:
+    with closing(db.execute(statement, bindings)) as cursor:
+        for fts_row, rank, columns, commit_seq, is_disputed in cursor:
+            yield Row(fts_row, rank, columns, commit_seq, fts_row, is_disputed=bool(is_disputed))
 
 
 def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
@@ -182,7 +201,13 @@ def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], win
                 best[row.revision_row] = row
                 originals += not row.is_derived
                 edge = row.rank
-    return newest_of_ties(list(best.values()), window + len(best) - originals)
+    if len(best) == window + TIED_ROWS_MAX:
+        best = {row_id: row for row_id, row in best.items() if row.rank != edge}
+        with closing(_rows(db, _TIED_ARTIFACTS, match, {**scope, "edge": edge})) as newest:
+            for row in islice(newest, window):
+                best.setdefault(row.revision_row, row)
+    copies = sum(1 for row in best.values() if row.is_derived)
+    return newest_of_ties(list(best.values()), window + copies)
 
 
 def newest_of_ties(rows: list[Row], window: int) -> list[Row]:
@@ -207,12 +232,12 @@ def claim_candidates(expression: Expression, rows: Iterable[Row]) -> list[Candid
     """Rows that match at least one unit."""
     found = []
     for row in rows:
-        units, literals = expression.matched(row.columns, CLAIM_COLUMNS)
-        if units:
+        matched = expression.matched(row.columns, CLAIM_COLUMNS)
+        if matched.units:
             score = max(0.0, -row.rank)
-            candidate = Candidate("claim", row.revision_row, row.commit_seq, score, units, literals)
-            candidate.is_disputed = row.is_disputed
-            found.append(candidate)
+            found.append(
+                Candidate("claim", row.revision_row, row.commit_seq, score, *matched, is_disputed=row.is_disputed)
+            )
     return found
 
 
@@ -226,7 +251,7 @@ def artifact_candidates(
 
 def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, phrase_mask: int) -> Candidate:
     """Judge the whole revision: words may stand in different chunks, and the best of them is cited."""
-    units, literals = expression.matched(row.columns, ARTIFACT_COLUMNS)
+    units, literals, written = expression.matched(row.columns, ARTIFACT_COLUMNS)
     title_units = expression.matched(row.columns, TITLE_COLUMNS).units
     cited_row, cited_units = row.fts_row, expression.matched(row.columns, BODY_COLUMNS).units
     if row.last_ordinal > 0:
@@ -235,6 +260,7 @@ def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, p
         for chunk_row, matched in _judged_chunks(db, expression, first, last):
             units |= matched.units
             literals |= matched.literals
+            written |= matched.written
             if closeness(matched.units, phrase_mask) > closeness(cited_units, phrase_mask):
                 cited_row, cited_units = chunk_row, matched.units
         units |= _elsewhere(db, expression.unit_matches, units, first, last)
@@ -247,6 +273,7 @@ def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, p
         max(0.0, -row.rank),
         units,
         literals,
+        written,
         chunk_row=None if shows_title else cited_row,
         is_derived=bool(row.is_derived),
     )
@@ -258,10 +285,10 @@ def closeness(units: int, phrase_mask: int) -> tuple[int, int]:
 
 
 def _judged_chunks(db: apsw.Connection, expression: Expression, first: int, last: int) -> list[tuple[int, Matched]]:
-    """The chunks whose body matches best, best first; ties in the order of the body."""
+    """The chunks whose body matches anything, in the order of the body."""
     bindings = {"match": f"{IN_BODY}({expression.match})", "first": first, "last": last}
-    rows: list[tuple[Any, ...]] = sorted(db.execute(_BEST_CHUNKS, bindings), key=lambda row: (row[1], row[0]))
-    return [(chunk_row, expression.matched(columns, BODY_COLUMNS)) for chunk_row, _, columns in rows]
+    rows: Iterable[tuple[Any, ...]] = db.execute(_CHUNKS, bindings)
+    return [(chunk_row, expression.matched(columns, BODY_COLUMNS)) for chunk_row, columns in rows]
 
 
 def _elsewhere(db: apsw.Connection, matches: Sequence[str], known: int, first: int, last: int) -> int:

@@ -8,10 +8,9 @@ say. Artifacts are marked so, claims are not: a statement that quotes the store 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from memoree import limits
 from memoree.citation import ArtifactCitation, Span, claim_citation
 from memoree.ids import ULID_PATTERN
 from memoree.retrieval.expression import EntityType
@@ -53,20 +52,16 @@ class Cited(NamedTuple):
         return str(ArtifactCitation(self.entity_id, self.revision_id, self.span))
 
 
-def cited_in(text: str) -> list[Cited]:
-    """The different citations of a text in order of appearance, at most `DERIVATION_CANDIDATES_MAX`. Empty and reversed
-    spans cite nothing; a citation is the same however it is written."""
-    found: dict[Cited, None] = {}
+def cited_in(text: str) -> Iterator[Cited]:
+    """The citations of a text, one after the other. Empty and reversed spans cite nothing; how a citation is written
+    makes no difference."""
     for match in _CITATION.finditer(text):
         artifact, artifact_revision, start, end, claim, claim_revision = match.groups()
         if claim is not None:
-            found[Cited("claim", f"clm_{claim}", f"crev_{claim_revision}", None)] = None
+            yield Cited("claim", f"clm_{claim}", f"crev_{claim_revision}", None)
         elif start is None or int(start) < int(end):
             span = None if start is None else Span(int(start), int(end))
-            found[Cited("artifact", f"art_{artifact}", f"arev_{artifact_revision}", span)] = None
-        if len(found) == limits.DERIVATION_CANDIDATES_MAX:
-            break
-    return list(found)
+            yield Cited("artifact", f"art_{artifact}", f"arev_{artifact_revision}", span)
 
 
 Item = TypeVar("Item")

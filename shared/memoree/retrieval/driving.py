@@ -1,23 +1,29 @@
-"""Which words of a query drive the search in a large store, and which only add to the score (decision 0014).
+"""Which words of a query drive the search in a large store, and which only add to the score (decision 0015).
 
-A row that answers has some of the rarer units: were it to lack all of them, too few would be left. So only rows with
-one of these are read, and common words are looked up in them alone. In a small store every unit drives.
+A row that answers has some of the rarer units: were it to lack all of them, too little would be left to answer. So only
+rows with one of these are read, and common words are looked up in them alone. In a small store every unit drives.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import NamedTuple
 
 import apsw
 
 from memoree.database.connection import scalar
+from memoree.database.events import birth
 from memoree.retrieval.expression import EntityType, Expression, vocabulary_terms
-from memoree.retrieval.query import Query
+from memoree.retrieval.qualify import could_answer
+from memoree.retrieval.query import Query, Unit
 
 ROWS_DRIVEN_MAX = 8192
-"""Rows that the driving units may have together, the rarest unit always being one of them."""
+"""Rows that are read for units that need not drive."""
+ROWS_READ_MAX = 65_536
+"""Rows that the driving units may have together, the rarest unit always being one of them. Past it a row is found by
+the rarest units only."""
 STATES_KEPT = 8
 
 _ROWS_WITH = {
@@ -34,18 +40,23 @@ class RowCounts:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, State, EntityType], dict[str, int]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, State, EntityType], dict[str, int]] = OrderedDict()
 
-    def of(self, db: apsw.Connection, entity_type: EntityType, term: str, state: State) -> int:
+    def of(self, db: apsw.Connection, entity_type: EntityType, state: State) -> Callable[[str], int]:
+        """What counts the rows of a term in a state."""
         counts = self._of_state(db, entity_type, state)
-        if (count := counts.get(term)) is None:
-            count = counts[term] = scalar(db, _ROWS_WITH[entity_type], (term,)) or 0
+
+        def count(term: str) -> int:
+            if (rows := counts.get(term)) is None:
+                rows = counts[term] = scalar(db, _ROWS_WITH[entity_type], (term,)) or 0
+            return rows
+
         return count
 
     def _of_state(self, db: apsw.Connection, entity_type: EntityType, state: State) -> dict[str, int]:
         if not db.filename:
             return {}
-        key = (db.filename, state, entity_type)
+        key = (db.filename, birth(db), state, entity_type)
         with self._lock:
             counts = self._kept.setdefault(key, {})
             self._kept.move_to_end(key)
@@ -70,26 +81,36 @@ def closest_matches(query: Query, expression: Expression) -> list[str]:
     return [f"({expression.match}) AND ({condition})" for condition in dict.fromkeys(conditions)]
 
 
-def driven_match(
-    db: apsw.Connection, query: Query, expression: Expression, entity_type: EntityType, state: State
-) -> str:
-    """The expression of the rows to read: all that match anything, or those with a driving unit."""
-    rows = [
-        min((_row_counts.of(db, entity_type, term, state) for term in vocabulary_terms(unit)), default=0)
-        for unit in query.units
-    ]
+class Driven(NamedTuple):
+    """The expression of the rows to read, and which units had all of their rows read, one bit each."""
+
+    match: str
+    driving: int
+
+
+def driven(db: apsw.Connection, query: Query, expression: Expression, entity_type: EntityType, state: State) -> Driven:
+    """All rows that match anything where these are few. Else those with a driving unit: the rarest ones, so many that
+    what is left could not answer alone."""
+    count = _row_counts.of(db, entity_type, state)
+    rows = [_rows_of(unit, count) for unit in query.units]
     if sum(rows) <= ROWS_DRIVEN_MAX:
-        return _with_a_unit(query, expression)
-    driving: list[int] = []
-    total = 0
-    for number in sorted((n for n, count in enumerate(rows) if count), key=lambda n: (rows[n], n)):
+        return Driven(_with_a_unit(query, expression), query.all_mask)
+    driving = total = 0
+    for number in sorted(range(len(rows)), key=lambda n: (rows[n], n)):
         total += rows[number]
-        if driving and total > ROWS_DRIVEN_MAX:
+        rows_max = ROWS_READ_MAX if could_answer(query, query.all_mask & ~driving) else ROWS_DRIVEN_MAX
+        if driving and total > rows_max:
             break
-        driving.append(number)
-    if len(driving) == sum(1 for count in rows if count):
-        return _with_a_unit(query, expression)
-    return _with_any(expression, [expression.unit_matches[number] for number in sorted(driving)])
+        driving |= 1 << number
+    if driving == query.all_mask:
+        return Driven(_with_a_unit(query, expression), driving)
+    matches = [match for number, match in enumerate(expression.unit_matches) if driving >> number & 1]
+    return Driven(_with_any(expression, matches), driving)
+
+
+def _rows_of(unit: Unit, count: Callable[[str], int]) -> int:
+    """At most so many rows have the unit. A single character is where pairs begin, which are not counted: it drives."""
+    return min(map(count, vocabulary_terms(unit)), default=0)
 
 
 def _with_a_unit(query: Query, expression: Expression) -> str:

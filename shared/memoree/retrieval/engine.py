@@ -23,9 +23,8 @@ from memoree.retrieval.candidates import (
 )
 from memoree.retrieval.deadline import deadline
 from memoree.retrieval.derivation import originals_first
-from memoree.retrieval.driving import closest_matches, driven_match
+from memoree.retrieval.driving import closest_matches, driven
 from memoree.retrieval.expression import EntityType, Expression, expression_of
-from memoree.retrieval.literals import confirm_literals
 from memoree.retrieval.projections import ProjectionStatus, add_anchored, with_projections
 from memoree.retrieval.qualify import facts_of, fused, is_exact, is_qualified
 from memoree.retrieval.query import Query
@@ -121,12 +120,14 @@ def _candidates(
     state: tuple[int, int],
 ) -> tuple[list[Candidate], ProjectionStatus]:
     pool: list[Candidate] = []
+    driving: dict[EntityType, int] = {}
     for entity_type in _ENTITY_TYPES[surface]:
-        pool += _lexical_candidates(db, query, entity_type, scope, window, state)
-    confirm_literals(db, query, pool)
+        found, driving[entity_type] = _lexical_candidates(db, query, entity_type, scope, window, state)
+        pool += found
     if not any(is_exact(query, candidate) for candidate in pool):
         for entity_type in _ENTITY_TYPES[surface]:
-            add_typo_matches(db, query, entity_type, pool, scope=scope, window=window, state=state)
+            unread = query.all_mask & ~driving[entity_type]
+            add_typo_matches(db, query, entity_type, pool, scope=scope, window=window, state=state, right=unread)
     if surface != "artifact":
         add_anchored(db, query, pool, scope)
     if surface == "claim":
@@ -141,18 +142,20 @@ def _lexical_candidates(
     scope: Mapping[str, Any],
     window: int,
     state: tuple[int, int],
-) -> list[Candidate]:
+) -> tuple[list[Candidate], int]:
+    """The candidates, and the units whose rows were all read."""
     expression = expression_of(query, entity_type)
     if not expression.match:
-        return []
+        return [], query.all_mask
     read_rows = claim_rows if entity_type == "claim" else artifact_rows
-    rows = read_rows(db, driven_match(db, query, expression, entity_type, state), scope, window)
+    match, driving = driven(db, query, expression, entity_type, state)
+    rows = read_rows(db, match, scope, window)
     if len(rows) >= window and not _fills_the_page(query, expression, entity_type, rows):
-        for match in closest_matches(query, expression):
-            rows = with_closest(rows, read_rows(db, match, scope, window))
+        for closest in closest_matches(query, expression):
+            rows = with_closest(rows, read_rows(db, closest, scope, window))
     if entity_type == "claim":
-        return claim_candidates(expression, rows)
-    return artifact_candidates(db, expression, rows, query.phrase_mask)
+        return claim_candidates(expression, rows), driving
+    return artifact_candidates(db, expression, rows, query.phrase_mask), driving
 
 
 def _fills_the_page(query: Query, expression: Expression, entity_type: EntityType, rows: Sequence[Row]) -> bool:

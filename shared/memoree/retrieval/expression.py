@@ -10,21 +10,24 @@ places. Only terms are scored, so whatever is looked for as written is followed 
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from memoree.retrieval.query import Query, Unit
+from memoree.retrieval.query import Literal, Query, Unit
 from memoree.retrieval.stemming import is_simple, simple_words, stem, without_diacritics
-from memoree.retrieval.text import has_letters
-from memoree.retrieval.unspaced import EXACT_CHARS_MAX, MIXED, pairs_needed, run_pairs, split_runs
+from memoree.retrieval.unspaced import EXACT_CHARS_MAX, MIXED, are_most_pairs, run_pairs, split_runs
+from memoree.retrieval.words import has_letters
 
-EntityType = Literal["artifact", "claim"]
-Table = Literal["artifact", "claim", "projection"]
+EntityType = typing.Literal["artifact", "claim"]
+Table = typing.Literal["artifact", "claim", "projection"]
 
 PHRASES_MAX = 512
 """Of one expression. The 48 words of a query and its literals stay far below; guesses may fill the rest."""
+PAIRS_MAX = 256
+"""Of one run: a longer one is judged by its beginning."""
 _EXPRESSIONS_KEPT = 1024
 _PATTERNS_KEPT = 512
 
@@ -46,18 +49,20 @@ COLUMNS: dict[Table, Columns] = {
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Phrases of which a row must have so many to stand for a unit; `similarity` is 1.0 but for guessed spellings."""
+    """Phrases that stand for a unit when a row has all of them, or, of the pairs of a long run, enough of them;
+    `similarity` is 1.0 but for guessed spellings."""
 
     phrases: tuple[int, ...]
-    needed: int
+    is_partial: bool = False
     similarity: float = 1.0
 
 
 class Matched(NamedTuple):
-    """One bit per unit of the query, and one per literal."""
+    """One bit per unit of the query, one per literal whose words stand together, one per literal as it was written."""
 
     units: int
     literals: int
+    written: int
 
 
 @dataclass(slots=True)
@@ -72,6 +77,7 @@ class Expression:
     phrase_count: int = 0
     literals: list[tuple[Alternative, ...]] = field(default_factory=list)
     literal_matches: list[str] = field(default_factory=list)
+    written: list[tuple[Alternative, ...]] = field(default_factory=list)
     _numbers: dict[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     _known: dict[tuple[bytes, int], Matched] = field(default_factory=dict, repr=False)
 
@@ -86,8 +92,8 @@ class Expression:
         if (known := self._known.get(key)) is None:
             if len(self._known) >= _PATTERNS_KEPT:
                 self._known.clear()
-            units = _mask(self.units, columns, column_mask)
-            known = self._known[key] = Matched(units, _mask(self.literals, columns, column_mask))
+            masks = (_mask(options, columns, column_mask) for options in (self.units, self.literals, self.written))
+            known = self._known[key] = Matched(*masks)
         return known
 
     def similarities(self, columns: bytes, column_mask: int) -> list[float]:
@@ -107,16 +113,21 @@ class Expression:
             if not parts or (written := self._write(parts, " OR " if is_partial else " AND ")) is None:
                 continue
             match, numbers = written
-            needed = pairs_needed(len(numbers)) if is_partial else len(numbers)
-            alternatives.append(Alternative(numbers, needed, similarity))
+            alternatives.append(Alternative(numbers, is_partial, similarity))
             matches.append(match)
         self.units[number] = tuple(alternatives)
         self.unit_matches[number] = _any(matches)
 
-    def add_literal(self, words: Sequence[str]) -> None:
-        written = self._write(self._as_written(words))
-        self.literals.append((Alternative(written[1], len(written[1])),) if written else ())
-        self.literal_matches.append(written[0] if written else "")
+    def add_literal(self, literal: Literal) -> None:
+        """Its words together, and its own term."""
+        for options, parts in ((self.literals, self._as_written(literal.words)), (self.written, [self._term(literal)])):
+            written = self._write(parts)
+            options.append((Alternative(written[1]),) if written else ())
+            if options is self.literals:
+                self.literal_matches.append(written[0] if written else "")
+
+    def _term(self, literal: Literal) -> str:
+        return f'{self.columns.terms}"{literal.term}"'
 
     def add_scored(self, terms: Iterable[str]) -> None:
         """Terms that add to the score of a row and match no unit."""
@@ -129,7 +140,8 @@ class Expression:
             return self._as_written(spelled), False
         runs = split_runs(spelled[0])
         if len(runs) == 1 and runs[0][1] and len(spelled[0]) > EXACT_CHARS_MAX:
-            return [f'{self.columns.terms}"{pair}"' for pair in dict.fromkeys(run_pairs(spelled[0])[:-1])], True
+            pairs = list(dict.fromkeys(run_pairs(spelled[0])[:-1]))[:PAIRS_MAX]
+            return [f'{self.columns.terms}"{pair}"' for pair in pairs], True
         if len(runs) == 1 and not runs[0][1] and is_simple(spelled[0]):
             return ([self.columns.terms + quoted] if (quoted := _quoted([stem(spelled[0])])) else []), False
         return self._as_written(spelled), False
@@ -180,7 +192,7 @@ def expression_of(query: Query, table: Table) -> Expression:
     for unit in query.units:
         expression.add_scored(scored_terms(unit))
     for literal in query.literals:
-        expression.add_literal(literal.words)
+        expression.add_literal(literal)
     return expression
 
 
@@ -225,5 +237,6 @@ def _mask(options: Sequence[tuple[Alternative, ...]], columns: bytes, column_mas
 
 
 def _has(alternative: Alternative, columns: bytes, column_mask: int) -> bool:
-    has = sum(1 for phrase in alternative.phrases if columns[phrase] & column_mask)
-    return has >= alternative.needed
+    if alternative.is_partial:
+        return are_most_pairs([bool(columns[phrase] & column_mask) for phrase in alternative.phrases])
+    return all(columns[phrase] & column_mask for phrase in alternative.phrases)

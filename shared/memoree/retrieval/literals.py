@@ -1,52 +1,59 @@
-"""Literals: pieces of a query with punctuation inside (`38.101`, `src/app.py`), looked for as they were written.
+"""Literals: pieces with punctuation inside (`38.101`, `src/app.py`), which are one term beside their words.
 
-The index splits them into words. A row with those words together is a better match than one with them scattered,
-and a row with the very piece, punctuation included, is the best. Neither decides what qualifies.
+The index splits them into words. A row with those words together is a better match than one with them scattered, and
+a row with the very piece, punctuation included, is the best: it has the piece's own term.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-import apsw
-import orjson
+from blake3 import blake3
 
-from memoree.retrieval.candidates import Candidate
-from memoree.retrieval.query import Query
-from memoree.retrieval.text import fold
+from memoree.retrieval.words import is_word_character, words
 
-_STATEMENTS = """
-    SELECT r.row_id, r.statement FROM json_each(?) AS page
-    CROSS JOIN claim_revisions AS r ON r.row_id = page.value
-"""
-_BODIES = """
-    SELECT r.row_id, r.title,
-        coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT), '')
-    FROM json_each(?) AS page
-    CROSS JOIN artifact_revisions AS r ON r.row_id = page.value ->> 0
-    LEFT JOIN artifact_chunks AS c ON c.row_id = page.value ->> 1
-"""
+TERM_DIGITS = 14
+IDENTIFIER = re.compile(r"\d|^/\w|\w\w[.@]\w|\w[.@]\w\w|::|\w[/\\]\w.*[/\\]")
+"""Digits, or the punctuation of paths, hosts and addresses; `client/server` and `ask:me` are just two words."""
+PIECE_CHARS_MAX = 256
+
+_INNER_PUNCTUATION = re.compile(r"\w[^\w\s-]+\w")
+_PIECE = re.compile(r"\S*\w[^\w\s]+\w\S*")
 
 
-def confirm_literals(db: apsw.Connection, query: Query, pool: Iterable[Candidate]) -> None:
-    """Note which candidates with the words of a literal together have it as it was written."""
-    worth_reading = [candidate for candidate in pool if candidate.literals]
-    if not worth_reading:
-        return
-    patterns = [re.compile(rf"(?<!\w){re.escape(literal.text)}(?!\w)") for literal in query.literals]
-    texts = _texts(db, worth_reading)
-    for candidate in worth_reading:
-        text = fold(texts[candidate.entity_type, candidate.revision_row])
-        candidate.written_literals = sum(1 << n for n, pattern in enumerate(patterns) if pattern.search(text))
+def literal_terms(folded: str) -> Iterator[str]:
+    """The terms of the literals of a folded text."""
+    for match in _PIECE.finditer(folded):
+        piece = match[0]
+        if len(piece) <= PIECE_CHARS_MAX and is_literal(piece, words(piece)):
+            yield literal_term(trimmed(piece).strip("-"))
 
 
-def _texts(db: apsw.Connection, members: Iterable[Candidate]) -> dict[tuple[str, int], str]:
-    claims = [member.revision_row for member in members if member.entity_type == "claim"]
-    artifacts = [(member.revision_row, member.chunk_row) for member in members if member.entity_type == "artifact"]
-    statements: Iterable[tuple[Any, ...]] = db.execute(_STATEMENTS, (orjson.dumps(claims).decode(),))
-    texts = {("claim", row): statement for row, statement in statements}
-    bodies: Iterable[tuple[Any, ...]] = db.execute(_BODIES, (orjson.dumps(artifacts).decode(),))
-    texts.update({("artifact", row): f"{title}\n{body}" for row, title, body in bodies})
-    return texts
+def literal_term(text: str) -> str:
+    """One token that no word of a text is."""
+    return f"literal{blake3(text.encode()).hexdigest()[:TERM_DIGITS]}"
+
+
+def is_literal(piece: str, found: Sequence[str]) -> bool:
+    """Whether the punctuation of a piece of these words makes it what it is: `38.101`, `src/app.py`, `SKU-77`, but not
+    `high-speed` or `i.e.`"""
+    if len(found) < 2:
+        return False
+    if IDENTIFIER.search(piece):
+        return True
+    return _INNER_PUNCTUATION.search(piece) is not None and all(len(word) > 1 for word in found)
+
+
+def trimmed(piece: str) -> str:
+    """Without what is neither part of a word nor a hyphen at both ends."""
+    start, end = 0, len(piece)
+    while start < end and not _holds(piece[start]):
+        start += 1
+    while end > start and not _holds(piece[end - 1]):
+        end -= 1
+    return piece[start:end]
+
+
+def _holds(character: str) -> bool:
+    return character == "-" or is_word_character(character)

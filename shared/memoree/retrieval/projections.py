@@ -33,10 +33,15 @@ _PROJECTED = f"""
 """
 _MATCHES = f"""
     SELECT p.row_id, projection_fts.rank, r.row_id, r.sys_from {_PROJECTED} AND p.kind <> '{ANCHOR_KIND}'
-    ORDER BY projection_fts.rank, r.sys_from DESC LIMIT :window
+    ORDER BY projection_fts.rank, r.sys_from DESC
 """
 _ANCHORS_EXIST = f"SELECT 1 FROM projections WHERE kind = '{ANCHOR_KIND}' AND status = 'active'"  # noqa: S608
-_ANCHOR_COUNT = f"SELECT count(*) FROM projections WHERE kind = '{ANCHOR_KIND}' AND status = 'active'"  # noqa: S608
+_ANCHOR_COUNT = f"""
+    SELECT count(*) FROM projections AS p
+    CROSS JOIN artifact_revisions AS r ON r.row_id = p.revision_row
+    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+    WHERE p.kind = '{ANCHOR_KIND}' AND p.status = 'active' AND e.head_row = r.row_id AND {SHOWN_ARTIFACT}
+"""  # noqa: S608 - constant predicates
 _ANCHORS = f"""
     SELECT p.metadata ->> 'claim_id', r.row_id {_PROJECTED} AND p.kind = '{ANCHOR_KIND}' LIMIT :window
 """
@@ -75,7 +80,7 @@ def with_projections(
             member.projection = matches[member.revision_row][0]
     known = {member.revision_row for member in pool if member.entity_type == "artifact"}
     led_to = [
-        Candidate("artifact", revision_row, commit_seq, 0.0, 0, 0, projection=match)
+        Candidate("artifact", revision_row, commit_seq, 0.0, 0, projection=match)
         for revision_row, (match, commit_seq) in matches.items()
         if revision_row not in known
     ]
@@ -87,7 +92,7 @@ def add_anchored(db: apsw.Connection, query: Query, pool: list[Candidate], scope
     anchors are of."""
     if scalar(db, _ANCHORS_EXIST) is None:
         return
-    rare_max = max(RARE_ANCHORS_MIN, (scalar(db, _ANCHOR_COUNT) or 0) // ANCHORS_PER_RARE_ONE)
+    rare_max = max(RARE_ANCHORS_MIN, (scalar(db, _ANCHOR_COUNT, dict(scope)) or 0) // ANCHORS_PER_RARE_ONE)
     claim_ids: dict[str, None] = {}
     revision_rows: set[int] = set()
     for match in filter(None, expression_of(query, "projection").unit_matches):
@@ -105,7 +110,7 @@ def add_anchored(db: apsw.Connection, query: Query, pool: list[Candidate], scope
     )
     for revision_row, commit_seq, is_disputed in claims:
         if (member := known.get(("claim", revision_row))) is None:
-            member = Candidate("claim", revision_row, commit_seq, 0.0, 0, 0, is_disputed=bool(is_disputed))
+            member = Candidate("claim", revision_row, commit_seq, 0.0, 0, is_disputed=bool(is_disputed))
             pool.append(member)
         member.is_anchored = True
 
@@ -118,7 +123,9 @@ def _matches(
     if not expression.match:
         return {}
     best: dict[int, tuple[ProjectionMatch, int]] = {}
-    rows: Iterable[tuple[Any, ...]] = db.execute(_MATCHES, {**scope, "match": expression.match, "window": window})
+    rows: Iterable[tuple[Any, ...]] = db.execute(_MATCHES, {**scope, "match": expression.match})
     for projection_row, rank, revision_row, commit_seq in rows:
         best.setdefault(revision_row, (ProjectionMatch(projection_row, max(0.0, -rank)), commit_seq))
+        if len(best) == window:
+            break
     return best

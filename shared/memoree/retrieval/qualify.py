@@ -13,6 +13,9 @@ LEXICAL_POLICY: Final = "lexical_qualification_v3"
 TYPO_POLICY: Final = "trigram_typo_v1"
 FUSION_POLICY: Final = "tiered_rrf_v2"
 
+SHORT_UNITS_MAX = 4
+"""Up to so many units, ordinary words answer only together: `staging database password` asks for a password."""
+
 _RANK_CONSTANT = 60
 _LEXICAL_WEIGHT = 1.0
 _TYPO_WEIGHT = 0.7
@@ -84,16 +87,29 @@ def _typo_qualified(query: Query, candidate: Candidate) -> bool:
 
 
 def _answers(query: Query, candidate: Candidate, units: int, needed: int) -> bool:
-    """Whether these units are enough (decision 0013): every phrase and identifier, as many units as needed, more than
-    half of those that tell the question apart, and of all units half by weight."""
-    if units & query.phrase_mask != query.phrase_mask or units.bit_count() < needed:
+    if candidate.literals & query.identifier_mask != query.identifier_mask:
         return False
-    if candidate.literals & query.identifier_mask != query.identifier_mask or query.number_mask & ~units:
+    return _are_enough(query, units, needed, candidate.corrected)
+
+
+def could_answer(query: Query, units: int) -> bool:
+    """Whether a row that has these units and no others might be an answer."""
+    return _are_enough(query, units, max(1, query.required_matches), query.all_mask)
+
+
+def _are_enough(query: Query, units: int, needed: int, corrected: int) -> bool:
+    """Whether these units are enough (decision 0013): every phrase and number, as many units as needed, most of those
+    that tell the question apart, and of all units half by weight. `corrected` ones tell nothing."""
+    must = query.phrase_mask | query.number_mask
+    if units & must != must or units.bit_count() < needed:
         return False
-    special = query.special_mask & ~candidate.corrected
+    special = query.special_mask & ~corrected
     if 3 * (units & special).bit_count() < 2 * special.bit_count():
         return False
-    if not (_most(units, query.telling_mask & ~candidate.corrected) and _most(units, query.name_mask)):
+    if not (_most(units, query.telling_mask & ~corrected) and _most(units, query.name_mask & ~corrected)):
+        return False
+    lacking = query.all_mask & ~units & ~query.common_mask & ~corrected
+    if lacking and len(query.units) <= SHORT_UNITS_MAX and not units & query.pointed_mask:
         return False
     return 2 * _weight(query, units) >= _weight(query, query.all_mask)
 

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from memoree import limits
 from memoree.errors import invalid
+from memoree.retrieval.literals import IDENTIFIER, is_literal, literal_term, trimmed
 from memoree.retrieval.telling import is_common, is_special, is_telling, names_of
-from memoree.retrieval.text import fold, is_word_character, words
+from memoree.retrieval.text import fold
 from memoree.retrieval.unspaced import split_runs, telling_parts
+from memoree.retrieval.words import words
 
 _STOPWORDS_TEXT = """
     a about an and are as at be been but by can could did do does for from had has have how i if in into is it its
@@ -20,10 +22,7 @@ _STOPWORDS_TEXT = """
 """
 STOPWORDS = frozenset(_STOPWORDS_TEXT.split())
 """Negations and `we`, `you`, `our` are not among them: they carry meaning."""
-_POSSESSIVE = re.compile(r"['\u2019]s\b")
-_IDENTIFIER = re.compile(r"\d|^/\w|\w\w[.@]\w|\w[.@]\w\w|::|\w[/\\]\w.*[/\\]")
-"""Digits, or the punctuation of paths, hosts and addresses; `client/server` and `ask:me` are just two words."""
-_INNER_PUNCTUATION = re.compile(r"\w[^\w\s-]+\w")
+_POSSESSIVE = re.compile(r"['\u2019]s\W*$")
 _ANALYSES_KEPT = 512
 
 
@@ -47,6 +46,10 @@ class Literal(NamedTuple):
     words: tuple[str, ...]
     is_identifier: bool
 
+    @property
+    def term(self) -> str:
+        return literal_term(self.text)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
@@ -68,6 +71,11 @@ class Query:
     special_mask: int
     telling_mask: int
     name_mask: int
+
+    @property
+    def pointed_mask(self) -> int:
+        """Units that point at something: phrases, numbers, names, and words that are not everybody's."""
+        return self.phrase_mask | self.number_mask | self.name_mask | self.special_mask | self.telling_mask
 
     @property
     def normalized(self) -> str:
@@ -126,41 +134,25 @@ def _parse(text: str, literals: list[Literal]) -> Iterator[Unit]:
                 yield Unit(tuple(phrase), is_phrase=True)
             continue
         for piece in fold(segment).split():
-            yield from _parse_piece(_POSSESSIVE.sub("", piece), literals)
+            yield from _parse_piece(piece, literals)
 
 
 def _parse_piece(piece: str, literals: list[Literal]) -> Iterator[Unit]:
     found = tuple(words(piece))
-    trimmed = _trimmed(piece)
+    bare = trimmed(piece)
     if len(found) >= 2:
-        if _is_literal(piece, found):
-            literals.append(Literal(trimmed.strip("-"), found, _IDENTIFIER.search(piece) is not None))
-        if tuple(trimmed.split("-")) == found:
+        if is_literal(piece, found):
+            literals.append(Literal(bare.strip("-"), found, IDENTIFIER.search(piece) is not None))
+        if tuple(bare.split("-")) == found:
             yield Unit(found, is_phrase=True)
             return
-    for word in found:
+    for word in _without_possessive(piece, found):
         for part in telling_parts(word):
             yield Unit((part,), is_phrase=False)
 
 
-def _is_literal(piece: str, found: tuple[str, ...]) -> bool:
-    """Whether its punctuation makes it what it is: `38.101`, `src/app.py`, `SKU-77`, but not `high-speed` or `i.e.`"""
-    if _IDENTIFIER.search(piece):
-        return True
-    return _INNER_PUNCTUATION.search(piece) is not None and all(len(word) > 1 for word in found)
-
-
-def _trimmed(piece: str) -> str:
-    start, end = 0, len(piece)
-    while start < end and not _holds(piece[start]):
-        start += 1
-    while end > start and not _holds(piece[end - 1]):
-        end -= 1
-    return piece[start:end]
-
-
-def _holds(character: str) -> bool:
-    return character == "-" or is_word_character(character)
+def _without_possessive(piece: str, found: tuple[str, ...]) -> tuple[str, ...]:
+    return found[:-1] if len(found) > 1 and _POSSESSIVE.search(piece) else found
 
 
 def _without_stopwords(units: list[Unit]) -> tuple[list[Unit], set[str]]:

@@ -10,8 +10,9 @@ from typing import Final
 
 from memoree.retrieval.query import STOPWORDS, Query
 from memoree.retrieval.stemming import simple_words, stem
-from memoree.retrieval.text import fold, words
+from memoree.retrieval.text import fold
 from memoree.retrieval.unspaced import split_runs
+from memoree.retrieval.words import words
 
 RECOVERY_POLICY: Final = "recovery_lexical_relation_v1"
 WORD_BYTES_MIN = 4

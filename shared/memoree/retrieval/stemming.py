@@ -21,7 +21,10 @@ UNSTEMMED_CHARS_MAX = 3
 _STEMS_KEPT = 1 << 16
 _ASCII_WORD = re.compile(r"[^\W_]+", re.ASCII)
 _FIRST_MARK, _PAST_MARKS = 0x0300, 0x1F000
-_MARKS = re.compile("[\u0300-\u036f]+")
+MARKS_KEPT = 8
+_MARK_RUNS = re.compile("[\u0300-\u036f]{9,}")
+_DIACRITICS = re.compile("([a-z\u0370-\u03ff\u0435])[\u0300-\u036f]+")
+"""On Latin and Greek letters and the Cyrillic `е`: `й` is another letter than `и`, `ё` is often written `е`."""
 
 
 def simple_words(folded: str) -> list[str]:
@@ -60,8 +63,9 @@ def stem(word: str) -> str:
 
 
 def without_diacritics(text: str) -> str:
-    """As the tokenizer drops them: `fermé` is the term `ferme`. Marks go before they could be sorted, since that takes
+    """Of folded text: `fermé` is the term `ferme`. Long runs of marks are cut before they are sorted, since that takes
     quadratic time."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", _MARKS.sub("", text))))
+    decomposed = unicodedata.normalize("NFD", _MARK_RUNS.sub(lambda run: run[0][:MARKS_KEPT], text))
+    return unicodedata.normalize("NFC", _DIACRITICS.sub(r"\1", decomposed))

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from memoree.retrieval.literals import literal_terms
 from memoree.retrieval.stemming import simple_words, stem
 from memoree.retrieval.unspaced import RUN, mixed_runs, run_pairs
 
@@ -23,7 +24,6 @@ GUESSABLE_CHARS_MIN = 3
 GUESSABLE_CHARS_MAX = 48
 
 _SLICE = re.compile(rf".{{1,{FOLD_CHARS_MAX - 1}}}(?:\s|\Z)|.{{1,{FOLD_CHARS_MAX}}}", re.DOTALL)
-_WORD_CATEGORIES = frozenset("LN")
 
 
 class Segments(NamedTuple):
@@ -49,10 +49,11 @@ def segments(text: str) -> Segments:
     `cach a1 設備 備`; `a社製` becomes the word `a` and pairs `a社 社製 製`."""
     folded = fold(text)
     if folded.isascii() or RUN.search(folded) is None:
-        return Segments(folded, "", " ".join(word_terms(folded)))
+        return Segments(folded, "", " ".join((*word_terms(folded), *dict.fromkeys(literal_terms(folded)))))
     pairs = [pair for run in mixed_runs(folded) for pair in run_pairs(run)]
     spaced = RUN.sub(" ", folded)
-    return Segments(spaced, " ".join(pairs), " ".join((*word_terms(spaced), *dict.fromkeys(filter(RUN.search, pairs)))))
+    terms = (*word_terms(spaced), *dict.fromkeys(filter(RUN.search, pairs)), *dict.fromkeys(literal_terms(folded)))
+    return Segments(spaced, " ".join(pairs), " ".join(terms))
 
 
 def word_terms(folded: str) -> Iterable[str]:
@@ -68,21 +69,6 @@ def guessable_words(folded: str) -> list[str]:
 
 def is_guessable(word: str) -> bool:
     return GUESSABLE_CHARS_MIN <= len(word) <= GUESSABLE_CHARS_MAX and word.isalpha() and not RUN.search(word)
-
-
-def words(text: str) -> list[str]:
-    """Maximal runs of letters, digits, `_` and the marks that belong to them; other characters separate."""
-    return "".join(character if is_word_character(character) else " " for character in text).split()
-
-
-def is_word_character(character: str) -> bool:
-    """Letters and numbers of any script and `_`; combining marks too, since many scripts write vowels as marks."""
-    return character == "_" or character.isalnum() or unicodedata.category(character)[0] in "LNM"
-
-
-def has_letters(word: str) -> bool:
-    """Whether the tokenizer can find anything in it: `_` and marks alone are separators there."""
-    return any(unicodedata.category(character)[0] in _WORD_CATEGORIES for character in word)
 
 
 def _fold_slice(text: str) -> str:

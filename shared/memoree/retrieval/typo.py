@@ -1,7 +1,7 @@
 """The typo channel: guessed spellings for words that no visible row has (§2.3, with identifiers kept adjacent).
 
-It runs only when nothing matched the query exactly, and for ordinary words, which are seldom misspelled ones, only when
-nothing answers. A word is compared with the words of the store, never with its
+It runs only when nothing matched the query exactly, and never for words that are English: `internal` is no misspelled
+`external`. A word is compared with the words of the store, never with its
 rows: those words are kept in memory, words of the query that matched somewhere are taken as spelled right, and every
 step is bounded. The words are those of the whole tenant: one becomes a guess only when the caller may see a row that
 has it, lest words of other projects crowd out those in reach.
@@ -9,6 +9,7 @@ has it, lest words of other projects crowd out those in reach.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ import orjson
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
+from memoree.database.events import birth
 from memoree.retrieval.candidates import (
     ARTIFACT_COLUMNS,
     BODY_COLUMNS,
@@ -37,9 +39,9 @@ from memoree.retrieval.candidates import (
     closeness,
 )
 from memoree.retrieval.expression import COLUMNS, EntityType, Expression
-from memoree.retrieval.qualify import is_qualified
 from memoree.retrieval.query import Query, Unit
 from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
+from memoree.retrieval.stemming import stem
 from memoree.retrieval.telling import is_telling
 from memoree.retrieval.text import is_guessable
 
@@ -48,7 +50,8 @@ SIMILARITY = Fraction("0.72")
 """At least this share of the longer word stays. Exact fractions: `hause` is four fifths of `house`, no less."""
 SIMILARITY_CORRECTED = 0.85
 """From here on a word is taken for the other one misspelled, and not for a word that the store does not have."""
-TERMS_EXAMINED_MAX = 512
+_OPPOSING_PREFIX = re.compile("^(?:un|in|im|ir|il|non|dis|de|en|a|re|mis|anti|pre|post)(?=.{3})")
+TERMS_EXAMINED_MAX = 4096
 """Most similar terms of a word that are looked up, however few of them the caller may see."""
 GUESSES_PER_WORD_MAX = 16
 GUESSES_PER_PHRASE_WORD_MAX = 4
@@ -132,16 +135,17 @@ class VocabularyCache:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, int], Vocabulary] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, int], Vocabulary] = OrderedDict()
 
     def read(self, db: apsw.Connection, history: int) -> Vocabulary:
         """A private in-memory database has no name and is not kept."""
+        key = (db.filename, birth(db), history)
         with self._lock:
-            vocabulary = self._kept.setdefault((db.filename, history), Vocabulary()) if db.filename else Vocabulary()
+            vocabulary = self._kept.setdefault(key, Vocabulary()) if db.filename else Vocabulary()
             rows: Iterable[tuple[Any, ...]] = db.execute(_WORDS, (vocabulary.last_row, WORDS_MAX - vocabulary.count))
             vocabulary.learn(rows)
             if db.filename:
-                self._kept.move_to_end((db.filename, history))
+                self._kept.move_to_end(key)
                 while len(self._kept) > VOCABULARIES_KEPT:
                     self._kept.popitem(last=False)
         return vocabulary
@@ -165,7 +169,7 @@ class Speller:
         if len(unit.words) == 1:
             return self._of_word(unit.words[0], GUESSES_PER_WORD_MAX)
         places = [
-            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if is_guessable(word) else [Guess((word,), 1.0)]
+            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if _may_be_misspelled(word) else [Guess((word,), 1.0)]
             for word in unit.words
         ]
         combined = [
@@ -176,13 +180,15 @@ class Speller:
 
     def _of_word(self, word: str, count_max: int) -> list[Guess]:
         """The filter runs before the cut."""
-        guesses = self.vocabulary.guesses(word, self.threshold)
+        guesses = [guess for guess in self.vocabulary.guesses(word, self.threshold) if not _opposed(word, *guess.words)]
         if not guesses:
             return []
         columns = COLUMNS[self.entity_type]
-        terms = orjson.dumps([f'{columns.words}"{guess.words[0]}"' for guess in guesses]).decode()
+        terms = orjson.dumps([f'{columns.terms}"{stem(guess.words[0])}"' for guess in guesses]).decode()
         bindings = {**self.scope, "terms": terms, "count_max": count_max}
-        return [guesses[int(str(place))] for (place,) in self.db.execute(_VISIBLE_TERMS[self.entity_type], bindings)]
+        places = self.db.execute(_VISIBLE_TERMS[self.entity_type], bindings)
+        visible = [guesses[int(str(place))] for (place,) in places]
+        return visible[:1] if visible and visible[0].words == (word,) else visible
 
 
 def add_typo_matches(
@@ -194,15 +200,15 @@ def add_typo_matches(
     scope: Mapping[str, Any],
     window: int,
     state: tuple[int, int],
+    right: int,
 ) -> None:
-    """Judge the pool's candidates of this type by guessed spellings too, and add those that only these find."""
-    seen = 0
+    """Judge the pool's candidates of this type by guessed spellings too, and add those that only these find. Units that
+    are `right` need no guess, whoever has them."""
+    seen = right
     known = {candidate.revision_row: candidate for candidate in pool if candidate.entity_type == entity_type}
     for member in known.values():
         seen |= member.units
     guessable = _guessable_units(query, seen)
-    if any(is_qualified(query, member) for member in known.values()):
-        guessable = [number for number in guessable if query.telling_mask >> number & 1]
     if not guessable:
         return
     one_word = sum(len(unit.words) for unit in query.units) == 1
@@ -236,7 +242,8 @@ def _guessable_units(query: Query, seen: int) -> list[int]:
     for number in unseen:
         unit = query.units[number]
         phrase_words += len(unit.words) if unit.is_phrase else 0
-        if any(map(is_guessable, unit.words)) and (not unit.is_phrase or phrase_words <= PHRASE_WORDS_GUESSED_MAX):
+        is_short = not unit.is_phrase or phrase_words <= PHRASE_WORDS_GUESSED_MAX
+        if is_short and any(map(_may_be_misspelled, unit.words)):
             guessable.append(number)
     return guessable
 
@@ -266,7 +273,7 @@ def _guessed_expression(
     for number in sorted(range(count), key=lambda n: n not in exact):
         expression.spell(number, query.units[number], options[number])
     for literal in query.literals:
-        expression.add_literal(literal.words)
+        expression.add_literal(literal)
     required = [expression.unit_matches[number] for number in guesses if expression.unit_matches[number]]
     if not required:
         return None
@@ -275,10 +282,19 @@ def _guessed_expression(
     return expression
 
 
+def _may_be_misspelled(word: str) -> bool:
+    return is_guessable(word) and is_telling(word)
+
+
+def _opposed(word: str, other: str) -> bool:
+    """Whether one word says the reverse of the other: `subscribe` and `unsubscribe` are both spelled right."""
+    return word != other and _OPPOSING_PREFIX.sub("", word) == _OPPOSING_PREFIX.sub("", other)
+
+
 def _judged(query: Query, entity_type: EntityType, expression: Expression, row: Row, seen: int) -> Candidate:
     mask = CLAIM_COLUMNS if entity_type == "claim" else ARTIFACT_COLUMNS
     similarities = expression.similarities(row.columns, mask)
-    units, literals = expression.matched(row.columns, mask)
+    units, literals, written = expression.matched(row.columns, mask)
     chunk_row = None
     if entity_type == "artifact":
         title = closeness(expression.matched(row.columns, TITLE_COLUMNS).units, query.phrase_mask)
@@ -291,6 +307,7 @@ def _judged(query: Query, entity_type: EntityType, expression: Expression, row: 
         lexical_score=0.0,
         units=units & seen,
         literals=literals,
+        written_literals=written,
         chunk_row=chunk_row,
         typo=TypoMatch(units, sum(similarities) / len(similarities)),
         is_derived=bool(row.is_derived),

@@ -8,6 +8,8 @@ is one long run itself, is taken apart at words that only ask or join, and a lon
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
 
 RUN = re.compile(
     "["
@@ -27,6 +29,9 @@ EXACT_CHARS_MAX = 4
 """A run of at most so many characters is a word and looked for as it is."""
 PAIRS_NEEDED = 3, 5
 """The share of a longer run's pairs that a text must have, as a fraction."""
+
+GAP_INSIDE_MAX = 2
+GAP_AT_END_MAX = 1
 
 _HIRAGANA = re.compile("[\u3041-\u309f]+")
 _WITH_KANJI_OR_KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30ff\u3400-\u9fff]")
@@ -68,9 +73,19 @@ def mixed_runs(folded: str) -> list[str]:
     return MIXED.findall(_GAP.sub("", folded))
 
 
-def pairs_needed(pair_count: int) -> int:
+def are_most_pairs(has: Sequence[bool]) -> bool:
+    """Whether a text that has these pairs of a run, in the run's order, says what the run says: most of them, and no
+    gap that another word would leave. One other character inside costs two pairs, at an end one."""
     share, of = PAIRS_NEEDED
-    return -(-pair_count * share // of)
+    if of * sum(has) < share * len(has):
+        return False
+    gaps = [len(list(pairs)) for there, pairs in groupby(has) if not there]
+    return max(gaps, default=0) <= GAP_INSIDE_MAX and max(_gap(has), _gap(has[::-1])) <= GAP_AT_END_MAX
+
+
+def _gap(has: Sequence[bool]) -> int:
+    """Pairs that are lacking at the beginning."""
+    return next((at for at, there in enumerate(has) if there), len(has))
 
 
 def telling_parts(word: str) -> list[str]:

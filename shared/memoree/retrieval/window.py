@@ -5,14 +5,17 @@ A claim in an open contradiction never gives way to one that says almost the sam
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from string import punctuation
 from typing import NamedTuple
 
 from memoree.retrieval.query import STOPWORDS
-from memoree.retrieval.text import fold, words
+from memoree.retrieval.text import fold
+from memoree.retrieval.words import is_word_character, words
 
 SAME_SOURCE_MAX = 2
 """Claims of one source that are taken before others get a place."""
@@ -25,6 +28,11 @@ _NEGATIONS_TEXT = """
 """
 _NEGATIONS = frozenset(_NEGATIONS_TEXT.split())
 """Of English, and of the languages most often met beside it."""
+_PREPOSITIONS = frozenset(("as", "at", "by", "for", "from", "in", "into", "of", "on", "to", "with"))
+"""Stop words that tell who does what to whom: `to Lisbon from Porto` is another way than `from Lisbon to Porto`."""
+_MARK_CATEGORIES = ("Sm", "Sc", "So")
+_MINUS = re.compile(r"(?<!\w)[-\u2010-\u2013](?=\.?\d)")
+"""A hyphen or dash that is the sign of a number."""
 _SENTENCE_END = ".!\u3002 "
 
 
@@ -82,25 +90,60 @@ def _distinct(answers: Sequence[Answer]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Wording:
-    """The words of a statement that carry meaning. `decisive` are those of which a single one makes another fact:
-    numbers, identifiers, negations."""
+    """What a statement says, in order. `content` are the words that carry meaning, `told` these with the prepositions
+    and marks between them, and `decisive` those of which a single one makes another fact: numbers with their signs and
+    units, operators, identifiers, negations."""
 
     content: frozenset[str]
-    decisive: frozenset[str]
+    told: tuple[str, ...]
+    decisive: tuple[str, ...]
 
     @classmethod
     def of(cls, folded: str) -> _Wording:
-        content = frozenset(words(folded)) - STOPWORDS
-        decisive = {word for word in content if word in _NEGATIONS or _is_number_or_identifier(word)}
+        told = tuple(token for token in _tokens(folded) if token not in STOPWORDS or token in _PREPOSITIONS)
         pieces = (piece.strip(punctuation) for piece in folded.split())
-        return cls(content, frozenset(decisive.union(filter(_is_composed, pieces))))
+        return cls(
+            frozenset(filter(_is_content, told)),
+            told,
+            (*filter(_is_decisive, told), *filter(_is_composed, pieces)),
+        )
 
     def repeats(self, earlier: _Wording) -> bool:
-        """Whether it has the words of the other, or a few more or less. A word in place of another is another fact."""
+        """Whether it says what the other says with a few words more or less. A word in place of another is another
+        fact, and so are the same words in another order."""
         if self.decisive != earlier.decisive or len(self.content) < OVERLAP_WORDS_MIN:
             return False
-        fewer, more = sorted((self.content, earlier.content), key=len)
-        return fewer <= more and len(fewer) >= OVERLAP_MIN * len(more)
+        fewer, more = sorted((self, earlier), key=lambda wording: len(wording.told))
+        return len(fewer.content) >= OVERLAP_MIN * len(more.content) and _stands_in(fewer.told, more.told)
+
+
+def _tokens(folded: str) -> list[str]:
+    """Words, and each mark on its own."""
+    signed = _MINUS.sub("\N{MINUS SIGN}", folded)
+    return "".join(character if is_word_character(character) else _separator(character) for character in signed).split()
+
+
+def _separator(character: str) -> str:
+    return f" {character} " if _is_mark(character) else " "
+
+
+def _stands_in(fewer: Sequence[str], more: Iterable[str]) -> bool:
+    """Whether all of one are among the other in the same order, others between them or not."""
+    rest = iter(more)
+    return all(token in rest for token in fewer)
+
+
+def _is_content(token: str) -> bool:
+    return token not in _PREPOSITIONS and not _is_mark(token[0])
+
+
+def _is_decisive(token: str) -> bool:
+    return token in _NEGATIONS or _is_number_or_identifier(token) or _is_mark(token[0])
+
+
+def _is_mark(character: str) -> bool:
+    """Operators, currencies, percent and pictures: `<=` is no `>=`."""
+    return character in "%\u2030" or unicodedata.category(character) in _MARK_CATEGORIES
 
 
 def _is_number_or_identifier(word: str) -> bool:
