@@ -211,6 +211,8 @@ HLC_MAX = 2**62
 """The year 4199: a store whose clock stands later was damaged, and leaves its writers nothing to count up to."""
 VERIFY_ISSUES_MAX = 200
 """Issues told one by one; the rest are counted."""
+VERIFY_TEXTS_COMPARED_MAX = 1024
+"""About so many texts of each full-text index are held against what is indexed of them: half a second of work."""
 VERIFY_PIECE_BYTES = 4 * MIB
 VERIFY_PIECES_AHEAD = 6
 """Pieces of blobs on their way from the store while one is hashed: this much memory, whatever the blobs' sizes."""

@@ -100,8 +100,11 @@ def test_every_character_of_a_run_begins_one_token() -> None:
         # Thai: words that ask or join go.
         ("อุณหภูมิของเตาคืออะไร", "อุณหภูมิ เตา"),
         ("ใครตรวจสอบระบบ", "ตรวจสอบระบบ"),
-        # Mixed with another script, beside a long run each part is one of its own.
-        ("nas设备", "nas设备"),
+        # Mixed with another script, each part is one of its own, but for numbers and letters beside short runs.
+        ("nas设备", "nas 设备"),
+        ("nas设备v2", "nas设备v2"),
+        ("a社製", "a社製"),
+        ("2024年12月", "2024年12月"),
         ("nas设备清单记录表v2", "nas 设备清单记录表 v2"),
         ("печь", "печь"),
     ],
@@ -190,10 +193,12 @@ def test_a_run_of_up_to_four_characters_is_matched_as_it_is(
         # A repeated pair counts once.
         ("窑炉窑炉窑炉窑", "窑炉窑", True),
         ("窑炉温度记录", "窑炉窑炉窑炉窑炉", False),
-        # Mixed runs: short ones stand together, long ones only have to be there.
+        # Mixed runs: each part has to be there, short ones with numbers stand together.
         ("NAS设备", "新NAS设备柜", True),
         ("NAS设备", "设备NAS", True),
         ("NAS设备", "设施NAS", False),
+        ("7号设备", "新7号设备柜", True),
+        ("7号设备", "设备7号", False),
         ("NAS设备清单记录", "设备清单记录: 新NAS", True),
         ("NAS设备清单记录", "设备清单记录", False),
         # In quotes, and as a part of an identifier, exact at any length.

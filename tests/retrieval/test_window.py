@@ -20,6 +20,7 @@ def shown(*statements: str, disputed: Sequence[int] = ()) -> list[int]:
     return choose(answers(statements, disputed), 10).positions
 
 
+@pytest.mark.proves("retrieval-52")
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -36,6 +37,7 @@ def test_what_is_said_again_is_shown_once_and_the_better_one_stays(first: str, s
     assert shown(first, second) == [0]
 
 
+@pytest.mark.proves("retrieval-53")
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -78,6 +80,7 @@ def test_what_differs_in_what_decides_is_shown_twice(first: str, second: str) ->
     assert shown(first, second) == [0, 1]
 
 
+@pytest.mark.proves("retrieval-53")
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -92,7 +92,7 @@ class ArtifactRevision:
     @property
     def is_citable(self) -> bool:
         """Whether `citation.get` gives bytes of it: text, and JSON too."""
-        return self.is_text or self.media_type == "application/json" and is_utf8(self.body)
+        return self.is_text or (self.media_type == "application/json" and is_utf8(self.body))
 
     @property
     def is_cuttable(self) -> bool:

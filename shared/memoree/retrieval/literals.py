@@ -19,14 +19,13 @@ IDENTIFIER = re.compile(r"\d|^/\w|\w\w[.@]\w|\w[.@]\w\w|::|\w[/\\]\w.*[/\\]")
 PIECE_CHARS_MAX = 256
 
 _INNER_PUNCTUATION = re.compile(r"\w[^\w\s-]+\w")
-_PIECE = re.compile(r"\S*\w[^\w\s]+\w\S*")
+_PUNCTUATED = re.compile(r"\w[^\w\s]+\w")
 
 
 def literal_terms(folded: str) -> Iterator[str]:
     """The terms of the literals of a folded text."""
-    for match in _PIECE.finditer(folded):
-        piece = match[0]
-        if len(piece) <= PIECE_CHARS_MAX and is_literal(piece, words(piece)):
+    for piece in folded.split():
+        if len(piece) <= PIECE_CHARS_MAX and _PUNCTUATED.search(piece) and is_literal(piece, words(piece)):
             yield literal_term(trimmed(piece).strip("-"))
 
 
