@@ -101,6 +101,14 @@ def test_anchors_out_of_reach_make_no_word_common(store: Store, source: Json) ->
     assert led_to(store, "marlinspike") == ["Statement one."]
 
 
+def test_anchors_out_of_reach_make_no_word_rare(store: Store, source: Json) -> None:
+    foreign = store.artifact("untitled", "cone 5 reached", ELSEWHERE)
+    claims = store.claims(f"Statement {number}." for number in range(3))
+    anchor_all(store, (anchor_input(source, "marlinspike", claim) for claim in claims))
+    anchor_all(store, (anchor_input(foreign, "windmill") for _ in range(147)), ELSEWHERE)
+    assert led_to(store, "marlinspike") == []
+
+
 def test_an_anchor_of_another_project_leads_to_no_claim_of_this_one(store: Store) -> None:
     claim, foreign = store.claim("Statement one."), store.artifact("untitled", "cone 5 reached", ELSEWHERE)
     anchor_all(store, [anchor_input(foreign, "marlinspike", claim)], ELSEWHERE)

@@ -40,6 +40,8 @@ BOUNDS = {
     "candidates of each kind": (0, limits.RECALL_CANDIDATE_CLAIMS_MAX),
     "leads of a probe": (limits.PROBE_ITEMS_MAX,),
     "bytes that `retrieve` recovers": (limits.RETRIEVE_EVIDENCE_BYTES_MAX,),
+    "part of a context that lists contradictions": (1, limits.CONTEXT_CONFLICTS_SHARE),
+    "evidence cited of one claim in a context": (limits.CONTEXT_EVIDENCE_PER_CLAIM_MAX,),
 }
 
 

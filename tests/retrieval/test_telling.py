@@ -133,6 +133,7 @@ ANSWERS: list[tuple[str, str, bool]] = [
     ("DEPLOY WINDOW BUDGET ENGINE OF HARBOUR", DEPLOY, True),
     ("Deploy Window Budget Engine Of Harbour", DEPLOY, True),
     ("from Harbour to Bridge: deploy window budget", f"Harbour: {DEPLOY}", False),
+    ("SHELF TEMPERATURE PRESSURE GARDEN ENGINE RIVER", "Garden engine: shelf.", True),
     # Phrases and identifiers, whole.
     ('"slow lane" garden engine', "The slow lane leads to the garden.", True),
     ('"slow lane" garden engine', "The garden engine is slow in its lane.", False),

@@ -149,20 +149,21 @@ def _learn_words(db: apsw.Connection, folded: str) -> None:
 
 
 def artifact_rows(title: Segments, texts: Iterable[tuple[int, str]]) -> Iterator[ArtifactRow]:
-    """Of the chunks of one revision, given as (row id, text), in their order. Each is indexed with the beginning of the
-    next one: what stands on the seam is found in the first."""
+    """Of the chunks of one revision, given as (row id, text), in their order. To the words of each as they stand come
+    those that the next one begins with, so that what stands on the seam is found; its terms are its own."""
     before: tuple[int, str] | None = None
     for chunk_row, text in texts:
         if before is not None:
-            yield _artifact_row(before[0], title, before[1] + _seam(text))
+            yield _artifact_row(*before, _seam(text), title)
         before = (chunk_row, text)
     if before is not None:
-        yield _artifact_row(before[0], title, before[1])
+        yield _artifact_row(*before, "", title)
 
 
-def _artifact_row(chunk_row: int, title: Segments, text: str) -> ArtifactRow:
-    body = segments(text)
-    return ArtifactRow(chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, body.terms)
+def _artifact_row(chunk_row: int, text: str, seam: str, title: Segments) -> ArtifactRow:
+    body = segments(text + seam)
+    terms = segments(text).terms if seam else body.terms
+    return ArtifactRow(chunk_row, title.words, body.words, title.pairs, body.pairs, title.terms, terms)
 
 
 def _seam(text: str) -> str:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import apsw
 
-from memoree.retrieval.expression import EntityType, Expression, Matched
+from memoree.retrieval.expression import EntityType, Expression
 from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
 
 CLAIM_COLUMNS = 0b111
@@ -61,10 +61,10 @@ ARTIFACT_CANDIDATES = f"""
 """  # noqa: S608 - constant predicates
 
 _TIED_CLAIMS = CLAIM_CANDIDATES.replace(
-    "ORDER BY claim_fts.rank", "AND claim_fts.rank = :edge ORDER BY claim_fts.rowid DESC"
+    "ORDER BY claim_fts.rank", "AND +claim_fts.rank = :edge ORDER BY claim_fts.rowid DESC"
 )
 _TIED_ARTIFACTS = ARTIFACT_CANDIDATES.replace(
-    "ORDER BY artifact_fts.rank", "AND artifact_fts.rank = :edge ORDER BY artifact_fts.rowid DESC"
+    "ORDER BY artifact_fts.rank", "AND +artifact_fts.rank = :edge ORDER BY artifact_fts.rowid DESC"
 )
 """Of more equal scores than are read, the newest: rows of an index are in the order of commits."""
 
@@ -257,12 +257,15 @@ def _artifact_candidate(db: apsw.Connection, expression: Expression, row: Row, p
     if row.last_ordinal > 0:
         first = row.fts_row - row.ordinal
         last = first + row.last_ordinal
-        for chunk_row, matched in _judged_chunks(db, expression, first, last):
+        cited_terms = _phrases_in(row.columns)
+        for chunk_row, columns in _judged_chunks(db, expression, first, last):
+            matched = expression.matched(columns, BODY_COLUMNS)
             units |= matched.units
             literals |= matched.literals
             written |= matched.written
-            if closeness(matched.units, phrase_mask) > closeness(cited_units, phrase_mask):
-                cited_row, cited_units = chunk_row, matched.units
+            terms = _phrases_in(columns)
+            if (closeness(matched.units, phrase_mask), terms) > (closeness(cited_units, phrase_mask), cited_terms):
+                cited_row, cited_units, cited_terms = chunk_row, matched.units, terms
         units |= _elsewhere(db, expression.unit_matches, units, first, last)
         literals |= _elsewhere(db, expression.literal_matches, literals, first, last)
     shows_title = closeness(title_units, phrase_mask) >= closeness(cited_units, phrase_mask)
@@ -284,11 +287,16 @@ def closeness(units: int, phrase_mask: int) -> tuple[int, int]:
     return (units & phrase_mask).bit_count(), units.bit_count()
 
 
-def _judged_chunks(db: apsw.Connection, expression: Expression, first: int, last: int) -> list[tuple[int, Matched]]:
+def _phrases_in(columns: bytes) -> int:
+    """How many phrases of the expression a body has; one that has a unit only on its seam lacks the terms of it."""
+    return sum(1 for column_mask in columns if column_mask & BODY_COLUMNS)
+
+
+def _judged_chunks(db: apsw.Connection, expression: Expression, first: int, last: int) -> Iterable[tuple[int, bytes]]:
     """The chunks whose body matches anything, in the order of the body."""
     bindings = {"match": f"{IN_BODY}({expression.match})", "first": first, "last": last}
     rows: Iterable[tuple[Any, ...]] = db.execute(_CHUNKS, bindings)
-    return [(chunk_row, expression.matched(columns, BODY_COLUMNS)) for chunk_row, columns in rows]
+    return ((chunk_row, columns) for chunk_row, columns in rows)
 
 
 def _elsewhere(db: apsw.Connection, matches: Sequence[str], known: int, first: int, last: int) -> int:

@@ -89,9 +89,29 @@ def with_projections(
 
 def add_anchored(db: apsw.Connection, query: Query, pool: list[Candidate], scope: Mapping[str, Any]) -> None:
     """Mark what rare anchors name: claims, which join the pool when they are not in it, and the revisions that the
-    anchors are of."""
-    if scalar(db, _ANCHORS_EXIST) is None:
+    anchors are of. When the channel fails the pool stays as it was."""
+    try:
+        claim_ids, revision_rows = _named_by_anchors(db, query, scope)
+    except apsw.InterruptError:
+        raise
+    except apsw.Error:
         return
+    known = {(member.entity_type, member.revision_row): member for member in pool}
+    for revision_row in revision_rows:
+        if (member := known.get(("artifact", revision_row))) is not None:
+            member.is_anchored = True
+    claims: Iterable[tuple[Any, ...]] = db.execute(_CLAIMS, {**scope, "claim_ids": orjson.dumps(claim_ids).decode()})
+    for revision_row, commit_seq, is_disputed in claims:
+        if (member := known.get(("claim", revision_row))) is None:
+            member = Candidate("claim", revision_row, commit_seq, 0.0, 0, is_disputed=bool(is_disputed))
+            pool.append(member)
+        member.is_anchored = True
+
+
+def _named_by_anchors(db: apsw.Connection, query: Query, scope: Mapping[str, Any]) -> tuple[list[str], set[int]]:
+    """The claim ids and the revision rows of rare anchors."""
+    if scalar(db, _ANCHORS_EXIST) is None:
+        return [], set()
     rare_max = max(RARE_ANCHORS_MIN, (scalar(db, _ANCHOR_COUNT, dict(scope)) or 0) // ANCHORS_PER_RARE_ONE)
     claim_ids: dict[str, None] = {}
     revision_rows: set[int] = set()
@@ -101,18 +121,7 @@ def add_anchored(db: apsw.Connection, query: Query, pool: list[Candidate], scope
         if len(found) <= rare_max:
             claim_ids |= dict.fromkeys(claim_id for claim_id, _ in found if isinstance(claim_id, str))
             revision_rows |= {revision_row for _, revision_row in found}
-    known = {(member.entity_type, member.revision_row): member for member in pool}
-    for revision_row in revision_rows:
-        if (member := known.get(("artifact", revision_row))) is not None:
-            member.is_anchored = True
-    claims: Iterable[tuple[Any, ...]] = db.execute(
-        _CLAIMS, {**scope, "claim_ids": orjson.dumps(list(claim_ids)).decode()}
-    )
-    for revision_row, commit_seq, is_disputed in claims:
-        if (member := known.get(("claim", revision_row))) is None:
-            member = Candidate("claim", revision_row, commit_seq, 0.0, 0, is_disputed=bool(is_disputed))
-            pool.append(member)
-        member.is_anchored = True
+    return list(claim_ids), revision_rows
 
 
 def _matches(
@@ -120,10 +129,10 @@ def _matches(
 ) -> dict[int, tuple[ProjectionMatch, int]]:
     """By revision row, the best projection and the commit of the revision; best first."""
     expression = expression_of(query, "projection")
-    if not expression.match:
+    if not (match := " OR ".join(filter(None, expression.unit_matches))):
         return {}
     best: dict[int, tuple[ProjectionMatch, int]] = {}
-    rows: Iterable[tuple[Any, ...]] = db.execute(_MATCHES, {**scope, "match": expression.match})
+    rows: Iterable[tuple[Any, ...]] = db.execute(_MATCHES, {**scope, "match": match})
     for projection_row, rank, revision_row, commit_seq in rows:
         best.setdefault(revision_row, (ProjectionMatch(projection_row, max(0.0, -rank)), commit_seq))
         if len(best) == window:

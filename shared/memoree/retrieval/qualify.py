@@ -13,8 +13,8 @@ LEXICAL_POLICY: Final = "lexical_qualification_v3"
 TYPO_POLICY: Final = "trigram_typo_v1"
 FUSION_POLICY: Final = "tiered_rrf_v2"
 
-SHORT_UNITS_MAX = 4
-"""Up to so many units, ordinary words answer only together: `staging database password` asks for a password."""
+ORDINARY_UNITS_MIN = 3
+"""Fewer ordinary words answer only when no other one is lacking: `staging database password` asks for a password."""
 
 _RANK_CONSTANT = 60
 _LEXICAL_WEIGHT = 1.0
@@ -109,7 +109,7 @@ def _are_enough(query: Query, units: int, needed: int, corrected: int) -> bool:
     if not (_most(units, query.telling_mask & ~corrected) and _most(units, query.name_mask & ~corrected)):
         return False
     lacking = query.all_mask & ~units & ~query.common_mask & ~corrected
-    if lacking and len(query.units) <= SHORT_UNITS_MAX and not units & query.pointed_mask:
+    if lacking and units.bit_count() < ORDINARY_UNITS_MIN and not units & query.pointed_mask:
         return False
     return 2 * _weight(query, units) >= _weight(query, query.all_mask)
 
@@ -145,7 +145,7 @@ def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:
         candidate.fusion_score = round(candidate.fusion_score, _FUSION_DIGITS)
     ranked = sorted(pool, key=lambda candidate: _relevance(query, candidate))
     if any(candidate.is_anchored and not is_qualified(query, candidate) for candidate in ranked):
-        ranked.sort(key=lambda candidate: (not is_qualified(query, candidate), not candidate.is_anchored))
+        ranked.sort(key=lambda candidate: 0 if is_qualified(query, candidate) else 2 - candidate.is_anchored)
     return ranked
 
 

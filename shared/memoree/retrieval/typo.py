@@ -1,7 +1,6 @@
 """The typo channel: guessed spellings for words that no visible row has (§2.3, with identifiers kept adjacent).
 
-It runs only when nothing matched the query exactly, and never for words that are English: `internal` is no misspelled
-`external`. A word is compared with the words of the store, never with its
+It runs only when nothing matched the query exactly. A word is compared with the words of the store, never with its
 rows: those words are kept in memory, words of the query that matched somewhere are taken as spelled right, and every
 step is bounded. The words are those of the whole tenant: one becomes a guess only when the caller may see a row that
 has it, lest words of other projects crowd out those in reach.
@@ -48,6 +47,8 @@ from memoree.retrieval.text import is_guessable
 SIMILARITY_ONE_WORD = Fraction("0.80")
 SIMILARITY = Fraction("0.72")
 """At least this share of the longer word stays. Exact fractions: `hause` is four fifths of `house`, no less."""
+SIMILARITY_ENGLISH = Fraction("0.85")
+"""For a word that is English as it is: `harbor` may be `harbour`, `internal` is not `external`."""
 SIMILARITY_CORRECTED = 0.85
 """From here on a word is taken for the other one misspelled, and not for a word that the store does not have."""
 _OPPOSING_PREFIX = re.compile("^(?:un|in|im|ir|il|non|dis|de|en|a|re|mis|anti|pre|post)(?=.{3})")
@@ -169,7 +170,7 @@ class Speller:
         if len(unit.words) == 1:
             return self._of_word(unit.words[0], GUESSES_PER_WORD_MAX)
         places = [
-            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if _may_be_misspelled(word) else [Guess((word,), 1.0)]
+            self._of_word(word, GUESSES_PER_PHRASE_WORD_MAX) if is_guessable(word) else [Guess((word,), 1.0)]
             for word in unit.words
         ]
         combined = [
@@ -180,7 +181,8 @@ class Speller:
 
     def _of_word(self, word: str, count_max: int) -> list[Guess]:
         """The filter runs before the cut."""
-        guesses = [guess for guess in self.vocabulary.guesses(word, self.threshold) if not _opposed(word, *guess.words)]
+        threshold = self.threshold if is_telling(word) else max(self.threshold, SIMILARITY_ENGLISH)
+        guesses = [guess for guess in self.vocabulary.guesses(word, threshold) if not _opposed(word, *guess.words)]
         if not guesses:
             return []
         columns = COLUMNS[self.entity_type]
@@ -243,7 +245,7 @@ def _guessable_units(query: Query, seen: int) -> list[int]:
         unit = query.units[number]
         phrase_words += len(unit.words) if unit.is_phrase else 0
         is_short = not unit.is_phrase or phrase_words <= PHRASE_WORDS_GUESSED_MAX
-        if is_short and any(map(_may_be_misspelled, unit.words)):
+        if is_short and any(map(is_guessable, unit.words)):
             guessable.append(number)
     return guessable
 
@@ -280,10 +282,6 @@ def _guessed_expression(
     # The optional part stands first: its phrases keep their numbers, and repeats of the required ones come after.
     expression.match = f"({expression.match}) AND ({' OR '.join(required)})"
     return expression
-
-
-def _may_be_misspelled(word: str) -> bool:
-    return is_guessable(word) and is_telling(word)
 
 
 def _opposed(word: str, other: str) -> bool:

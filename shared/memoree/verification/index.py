@@ -2,7 +2,8 @@
 
 The index keeps no text, so its content cannot be read back. What can be is which documents it knows: those whose size
 it keeps, and those that its postings name. Both must be exactly the rows that are to be found. And which words it has:
-one that is not among the `words` is never what a misspelled word is taken for.
+one that is not among the `words` is never what a misspelled word is taken for. What it says of a document is compared
+in `postings`.
 """
 
 from __future__ import annotations

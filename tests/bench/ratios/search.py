@@ -17,7 +17,7 @@ from memoree.clock import stored, utc_now
 from memoree.database import meta
 from memoree.envelope import AmbientContext
 from memoree.retrieval.candidates import ARTIFACT_CANDIDATES, CLAIM_CANDIDATES, TIED_ROWS_MAX, prepare
-from memoree.retrieval.driving import driven_match
+from memoree.retrieval.driving import driven
 from memoree.retrieval.engine import WINDOW_PER_HIT
 from memoree.retrieval.expression import EntityType, expression_of
 from memoree.retrieval.query import analyze
@@ -86,7 +86,7 @@ def _executed(db: apsw.Connection, query: str, scope: Mapping[str, object]) -> f
 def _match(db: apsw.Connection, text: str, entity_type: EntityType) -> str:
     query, counters = analyze(text), meta.read(db)
     expression = expression_of(query, entity_type)
-    return driven_match(db, query, expression, entity_type, (counters.history, counters.commit_seq))
+    return driven(db, query, expression, entity_type, (counters.history, counters.commit_seq))
 
 
 def _all(seconds: Seconds) -> list[float]:
