@@ -86,7 +86,7 @@ def _executed(db: apsw.Connection, query: str, scope: Mapping[str, object]) -> f
 def _match(db: apsw.Connection, text: str, entity_type: EntityType) -> str:
     query, counters = analyze(text), meta.read(db)
     expression = expression_of(query, entity_type)
-    return driven(db, query, expression, entity_type, (counters.history, counters.commit_seq))
+    return driven(db, query, expression, entity_type, (counters.history, counters.commit_seq)).match
 
 
 def _all(seconds: Seconds) -> list[float]:
