@@ -24,6 +24,8 @@ ROWS_DRIVEN_MAX = 8192
 ROWS_READ_MAX = 65_536
 """Rows that the driving units may have together, the rarest unit always being one of them. Past it a row is found by
 the rarest units only."""
+LOOKS_MAX = 8 * ROWS_READ_MAX
+"""Rows times units: with more than eight units fewer rows are read."""
 STATES_KEPT = 8
 
 _ROWS_WITH = {
@@ -98,7 +100,8 @@ def driven(db: apsw.Connection, query: Query, expression: Expression, entity_typ
     driving = total = 0
     for number in sorted(range(len(rows)), key=lambda n: (rows[n], n)):
         total += rows[number]
-        rows_max = ROWS_READ_MAX if could_answer(query, query.all_mask & ~driving) else ROWS_DRIVEN_MAX
+        incomplete = could_answer(query, query.all_mask & ~driving)
+        rows_max = min(ROWS_READ_MAX, LOOKS_MAX // len(rows)) if incomplete else ROWS_DRIVEN_MAX
         if driving and total > rows_max:
             break
         driving |= 1 << number

@@ -19,7 +19,7 @@ LITESTREAM = "litestream replicate"
 async def _measure(site: Site, name: str, command: str) -> Figure:
     filled = await site.filled()
     async with await site.stack.caller(FULL) as caller:
-        await caller.call(search("the newest state", min_commit_seq=filled.head.commit_seq))
+        await caller.caught_up(search("the newest state", min_commit_seq=filled.head.commit_seq))
     (pid,) = descendants(site.stack.pid, f"memoree.stack.processes {command}")
     memory = memory_of(pid)
     absolute = {f"rss_{name}_anonymous_mb": memory.anonymous}

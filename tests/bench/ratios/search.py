@@ -40,7 +40,7 @@ async def measure(site: Site) -> Figure:
     filled = await site.filled()
     lists = {band: words[: site.plan.queries_per_band] for band, words in queries.queries().items()}
     async with await site.stack.caller(FULL) as caller:
-        await caller.call(search("the newest state", min_commit_seq=filled.head.commit_seq))
+        await caller.caught_up(search("the newest state", min_commit_seq=filled.head.commit_seq))
         await _http(caller, lists)
         http = await _http(caller, lists)
         with closing(replica(site.stack, FULL, filled.head.commit_seq)) as db:
