@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import apsw
 import orjson
 
 from faults.site import Site
@@ -19,7 +20,6 @@ from memoree.assembly import replicated_service
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing, ObjectStoreError
 from memoree.objects.s3 import S3Store
-from memoree.reader.generation import Generation
 from memoree.reader.service import ReplicatedService
 
 LOOK_SECONDS = 0.05
@@ -121,7 +121,7 @@ async def _look(store: S3Store, service: ReplicatedService, watch: Watch, *, str
     while True:
         try:
             async with service._replicas.ready(watch.tenant, strong=strong) as replica:
-                state = await asyncio.to_thread(_state, replica.generation)
+                state = await replica.generation.read(service._environment.executor, _state)
         except MemoreeError as error:
             assert error.code is Code.INDEX_NOT_READY, error
         except ObjectStoreError:
@@ -131,9 +131,8 @@ async def _look(store: S3Store, service: ReplicatedService, watch: Watch, *, str
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _state(generation: Generation) -> tuple[Any, ...]:
-    with generation.connection() as db:
-        return next(iter(db.execute(_STATE)))
+def _state(db: apsw.Connection) -> tuple[Any, ...]:
+    return next(iter(db.execute(_STATE)))
 
 
 async def _head(store: S3Store, tenant: str) -> dict[str, Any] | None:
