@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from memoree.queue import CommandQueue
     from memoree.reader.service import ReplicatedService
     from memoree.replication.litestream import LitestreamSettings, ReplicaTarget
+    from memoree.replication.replicator import LitestreamReplicator
     from memoree.settings import StackSettings
     from memoree.writer.worker import WriterWorker
 
@@ -78,7 +79,7 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
         stack.push_async_callback(asyncio.to_thread, executor.shutdown)  # its threads may wait for the loop's answers
         environment = ReaderEnvironment(
             store=store,
-            replica_target=replica_target(settings),
+            replicator=replicator(settings),
             directory=directory,
             facts=_replicated_facts(settings, authorization=authorization),
             executor=executor,
@@ -110,7 +111,7 @@ async def writer_worker(settings: StackSettings, *, supervised: bool = False) ->
         stack.push_async_callback(asyncio.to_thread, executor.shutdown)
         environment = WriterEnvironment(
             store=store,
-            replica_target=replica_target(settings),
+            replicator=replicator(settings),
             directory=directory,
             facts=_replicated_facts(settings, authorization=True),
             executor=executor,
@@ -121,7 +122,6 @@ async def writer_worker(settings: StackSettings, *, supervised: bool = False) ->
                 sync_timeout=settings.sync_timeout_seconds,
                 visibility=settings.visibility_seconds,
             ),
-            litestream=_litestream_settings(settings),
             tenants_held_max=settings.tenants_held_max,
         )
         yield WriterWorker(environment, queue, supervised=supervised)
@@ -164,6 +164,12 @@ def replica_target(settings: StackSettings) -> Callable[[str], ReplicaTarget]:
         return ReplicaTarget(f"s3://{settings.bucket}/{prefix}", settings.endpoint_url, settings.region, keys)
 
     return target
+
+
+def replicator(settings: StackSettings) -> LitestreamReplicator:
+    from memoree.replication.replicator import LitestreamReplicator
+
+    return LitestreamReplicator(replica_target(settings), _litestream_settings(settings))
 
 
 def _litestream_settings(settings: StackSettings) -> LitestreamSettings:

@@ -9,7 +9,7 @@ import pytest
 
 from faults.checker import Checker
 from faults.site import Site
-from memoree.assembly import replica_target
+from memoree.assembly import replicator
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing
 from memoree.objects.s3 import S3Store
@@ -17,7 +17,7 @@ from memoree.replication.rebuild import rebuild_head
 
 
 async def _rebuild(site: Site, store: S3Store) -> None:
-    await rebuild_head(store, replica_target(site.settings), site.tenant)
+    await rebuild_head(store, replicator(site.settings), site.tenant)
 
 
 def test_a_deleted_head_is_rebuilt_and_the_tenant_goes_on(site: Site, tmp_path: Path) -> None:

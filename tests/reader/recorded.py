@@ -7,9 +7,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import Any, NoReturn
 
 from memoree import clock, ids
 from memoree.command import Command
@@ -18,11 +16,10 @@ from memoree.database.connection import open_writer
 from memoree.database.schema import create_or_migrate
 from memoree.operations.call import decode, validate
 from memoree.process_directory import ProcessDirectory
-from memoree.reader import replica as replica_module
 from memoree.reader.environment import ReaderEnvironment
 from memoree.replication import layout
 from memoree.replication.head import Head
-from memoree.replication.litestream import NotRestorable, ReplicaTarget
+from memoree.replication.litestream import NotRestorable
 from memoree.replication.ltx import LtxName, format_name, parse_name
 from memoree.service import Request
 from memoree.writer.group_commit import GroupCommitter
@@ -141,29 +138,31 @@ def _encoded(before: bytes, after: bytes, first: int, last: int) -> bytes:
 class Restores:
     """Stands in for `litestream restore`, which needs an S3 to read from; counts how often it was asked."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self.recorders: dict[str, Recorder] = {}
         self.count = 0
-        self._store = store
-        monkeypatch.setattr(replica_module, "restore", self._restore)
+        self.store = store
 
     def know(self, recorder: Recorder) -> Recorder:
         self.recorders[f"tenants/{TENANT}/{recorder.prefix}".rstrip("/")] = recorder
         return recorder
 
-    async def _restore(self, target: ReplicaTarget, txid: int, output: Path) -> None:
+    def child(self, database: Path, prefix: str) -> NoReturn:
+        raise AssertionError("a reader replicates nothing")
+
+    async def restore(self, prefix: str, txid: int, output: Path) -> None:
         self.count += 1
-        recorder = self.recorders[target.path]
-        names = [parse_name(key) for key in self._store.keys(f"tenants/{TENANT}/{recorder.prefix}")]
+        recorder = self.recorders[prefix.rstrip("/")]
+        names = [parse_name(key) for key in self.store.keys(f"tenants/{TENANT}/{recorder.prefix}")]
         if not any(name is not None and name.max_txid == txid for name in names):
             raise NotRestorable("no matching backup files available")
         await asyncio.to_thread(output.write_bytes, recorder.states[txid])
 
 
-def environment(store: MemoryStore, directory: Path, *, staleness: float = 60.0) -> ReaderEnvironment:
+def environment(restores: Restores, directory: Path, *, staleness: float = 60.0) -> ReaderEnvironment:
     return ReaderEnvironment(
-        store=store,
-        replica_target=lambda prefix: ReplicaTarget(f"s3://bucket/{prefix}"),
+        store=restores.store,
+        replicator=restores,
         directory=ProcessDirectory(directory),
         facts=FACTS,
         executor=ThreadPoolExecutor(2),

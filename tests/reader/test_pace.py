@@ -41,13 +41,14 @@ def test_the_pauses_between_looks_grow_to_their_bound() -> None:
     assert others == sorted(others)
 
 
-def test_a_wait_ends_with_another_ones_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_ends_with_another_ones_look(tmp_path: Path) -> None:
     store = MemoryStore()
-    recorder = Restores(monkeypatch, store).know(Recorder(store, tmp_path))
+    restores = Restores(store)
+    recorder = restores.know(Recorder(store, tmp_path))
     recorder.write("first")
 
     async def run() -> None:
-        made = environment(store, tmp_path / "runtime", staleness=3600.0)
+        made = environment(restores, tmp_path / "runtime", staleness=3600.0)
         replicas = Replicas(made)
         never = Pace()
         never.first_seconds = 3600.0

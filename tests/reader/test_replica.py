@@ -29,11 +29,11 @@ HEAD = f"tenants/{TENANT}/head.json"
 class Bench:
     """A recorded tenant and a replica of it."""
 
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, directory: Path) -> None:
         self.store = MemoryStore()
-        self.restores = Restores(monkeypatch, self.store)
+        self.restores = Restores(self.store)
         self.directory = directory
-        self.environment = environment(self.store, directory / "runtime")
+        self.environment = environment(self.restores, directory / "runtime")
         self.replica = Replica(TENANT, self.environment, self.environment.directory.path / "replica")
         self._recorders: list[Recorder] = []
 
@@ -72,8 +72,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    bench = Bench(tmp_path, monkeypatch)
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
     yield bench
     bench.close()
 

@@ -29,8 +29,13 @@ def store() -> MemoryStore:
 
 
 @pytest.fixture
-def recorder(store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
-    recorder = Restores(monkeypatch, store).know(Recorder(store, tmp_path))
+def restores(store: MemoryStore) -> Restores:
+    return Restores(store)
+
+
+@pytest.fixture
+def recorder(restores: Restores, tmp_path: Path) -> Iterator[Recorder]:
+    recorder = restores.know(Recorder(restores.store, tmp_path))
     recorder.write("first")
     yield recorder
     recorder.close()
@@ -40,11 +45,11 @@ OpenEnvironment = Callable[..., ReaderEnvironment]
 
 
 @pytest.fixture
-def make(store: MemoryStore, tmp_path: Path) -> Iterator[OpenEnvironment]:
+def make(restores: Restores, tmp_path: Path) -> Iterator[OpenEnvironment]:
     made: list[ReaderEnvironment] = []
 
     def make(**how: float) -> ReaderEnvironment:
-        made.append(environment(store, tmp_path / "runtime", **how))
+        made.append(environment(restores, tmp_path / "runtime", **how))
         return made[-1]
 
     yield make

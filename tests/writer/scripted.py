@@ -18,6 +18,7 @@ from memoree.process_directory import ProcessDirectory
 from memoree.queue import Message, OutgoingMessage, QueueError, QueueStats
 from memoree.replication.head import Head
 from memoree.replication.litestream import ReplicaTarget
+from memoree.replication.replicator import LitestreamReplicator
 from memoree.writer.environment import WriterEnvironment, WriterTimings
 from operations.bench import FACTS
 from replication.memory_store import MemoryStore
@@ -28,7 +29,7 @@ OWNER = "01M8PH26EJXJ6FX1M8AXJ6N993"
 def environment(directory: Path, *, store: ObjectStore | None = None, **timings: Any) -> WriterEnvironment:
     return WriterEnvironment(
         store=store or MemoryStore(),
-        replica_target=lambda prefix: ReplicaTarget(f"file:///nowhere/{prefix}"),
+        replicator=LitestreamReplicator(lambda prefix: ReplicaTarget(f"file:///nowhere/{prefix}")),
         directory=ProcessDirectory(directory),
         facts=FACTS,
         executor=ThreadPoolExecutor(1),

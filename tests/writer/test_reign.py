@@ -27,6 +27,7 @@ from memoree.process_directory import ProcessDirectory
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost
 from memoree.replication.litestream import Credentials, Litestream, LitestreamGone, ReplicaTarget, SyncAmbiguous
+from memoree.replication.replicator import LitestreamReplicator
 from memoree.writer.environment import WriterEnvironment, WriterTimings
 from memoree.writer.reign import BatchFailed, LeaseHeld, Reign
 from memoree.writer.staging import ProvedBlobs
@@ -54,8 +55,10 @@ class Site:
         keys = Credentials(settings.access_key_id or "", settings.secret_access_key or "")
         self.environment = WriterEnvironment(
             store=store,
-            replica_target=lambda prefix: ReplicaTarget(
-                f"s3://{settings.bucket}/{prefix}", settings.endpoint_url, settings.region, keys
+            replicator=LitestreamReplicator(
+                lambda prefix: ReplicaTarget(
+                    f"s3://{settings.bucket}/{prefix}", settings.endpoint_url, settings.region, keys
+                )
             ),
             directory=self.directory,
             facts=FACTS,

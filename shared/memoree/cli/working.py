@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 from pydantic import ValidationError
 
-from memoree.assembly import replica_target, s3_settings
+from memoree.assembly import replicator, s3_settings
 from memoree.cli.serving import read_deployment
 from memoree.errors import Code, MemoreeError
 from memoree.objects.s3 import S3Store
@@ -39,7 +39,7 @@ def rebuild_head_of(tenant: str, data_dir: Path | None) -> int:
 
 async def _rebuild(settings: StackSettings, tenant: str) -> Head:
     async with S3Store(s3_settings(settings)) as store:
-        return await rebuild_head(store, replica_target(settings), tenant)
+        return await rebuild_head(store, replicator(settings), tenant)
 
 
 def _settings() -> StackSettings:

@@ -1,8 +1,7 @@
-"""What a reader is given: the store, where Litestream wrote, and a local directory of its own process."""
+"""What a reader is given: the store, what replicates to it, and a local directory of its own process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -11,15 +10,13 @@ from memoree.clock import Clock, utc_now
 from memoree.objects import ObjectStore
 from memoree.operations.view import ServiceFacts
 from memoree.process_directory import ProcessDirectory
-from memoree.replication.litestream import ReplicaTarget
+from memoree.replication.replicator import Replicator
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderEnvironment:
-    """`replica_target` turns a key prefix of the store into the place Litestream wrote to."""
-
     store: ObjectStore
-    replica_target: Callable[[str], ReplicaTarget]
+    replicator: Replicator
     directory: ProcessDirectory
     facts: ServiceFacts
     executor: Executor

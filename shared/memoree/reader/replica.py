@@ -30,7 +30,7 @@ from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Copy, Generation, wait_until_free
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadReading, head_missing
-from memoree.replication.litestream import LitestreamError, NotRestorable, restore
+from memoree.replication.litestream import LitestreamError, NotRestorable
 from memoree.replication.ltx import LtxError, LtxFile, apply, restorable_boundaries
 
 RESTORE_TRIES_MAX = 5
@@ -297,7 +297,7 @@ class Replica:
                 break
             path = self._new_path()
             try:
-                await restore(self._environment.replica_target(prefix), boundary, path)
+                await self._environment.replicator.restore(prefix, boundary, path)
             except NotRestorable:
                 continue  # compaction or retention changed the prefix after it was listed
             except LitestreamError as error:

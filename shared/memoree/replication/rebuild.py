@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
@@ -23,13 +23,13 @@ from memoree.ids import new_ulid
 from memoree.objects import ObjectStore, PreconditionFailed
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile
-from memoree.replication.litestream import ReplicaTarget, restore
 from memoree.replication.ltx import parse_name, restorable_boundaries
+from memoree.replication.replicator import Replicator
 
 _LEDGER_KEY = re.compile(r"epochs/(\d{8})\.json$")
 
 
-async def rebuild_head(store: ObjectStore, replica_target: Callable[[str], ReplicaTarget], tenant: str) -> Head:
+async def rebuild_head(store: ObjectStore, replicator: Replicator, tenant: str) -> Head:
     """Write head.json for the newest state that can be restored, and return it.
 
     The newest epoch whose prefix restores holds everything that was ever covered: an epoch begins by restoring the
@@ -48,7 +48,7 @@ async def rebuild_head(store: ObjectStore, replica_target: Callable[[str], Repli
         names = [parse_name(info.key) async for info in store.list(prefix + epoch_prefix)]
         boundaries = restorable_boundaries(name for name in names if name is not None)
         if boundaries:
-            counters = await _counters_at(replica_target(prefix + epoch_prefix), boundaries[-1])
+            counters = await _counters_at(replicator, prefix + epoch_prefix, boundaries[-1])
             return await _publish(store, head_file, epochs[0], epoch_prefix, boundaries[-1], counters)
     raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {tenant}: no epoch in the ledger can be restored")
 
@@ -59,10 +59,10 @@ async def _epochs(store: ObjectStore, prefix: str) -> AsyncIterator[int]:
             yield int(match[1])
 
 
-async def _counters_at(target: ReplicaTarget, txid: int) -> Meta:
+async def _counters_at(replicator: Replicator, prefix: str, txid: int) -> Meta:
     with tempfile.TemporaryDirectory(prefix="memoree-head-") as directory:
         path = Path(directory, "restored.sqlite3")
-        await restore(target, txid, path)
+        await replicator.restore(prefix, txid, path)
         return await asyncio.to_thread(_read_counters, path)
 
 

@@ -1,8 +1,7 @@
-"""What a writer is given: the store, where Litestream writes, a local directory, and its timings."""
+"""What a writer is given: the store, what replicates to it, a local directory, and its timings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -11,7 +10,7 @@ from memoree.clock import Clock, utc_now
 from memoree.objects import ObjectStore
 from memoree.operations.view import ServiceFacts
 from memoree.process_directory import ProcessDirectory
-from memoree.replication.litestream import LitestreamSettings, ReplicaTarget
+from memoree.replication.replicator import Replicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +27,13 @@ class WriterTimings:
 
 @dataclass(frozen=True, slots=True)
 class WriterEnvironment:
-    """`replica_target` turns a key prefix of the store into the place Litestream writes to. `tenants_held_max` bounds
-    the leases held at once, and with them the Litestream children."""
+    """`tenants_held_max` bounds the leases held at once, and with them the Litestream children."""
 
     store: ObjectStore
-    replica_target: Callable[[str], ReplicaTarget]
+    replicator: Replicator
     directory: ProcessDirectory
     facts: ServiceFacts
     executor: Executor
     timings: WriterTimings = field(default_factory=WriterTimings)
-    litestream: LitestreamSettings = field(default_factory=LitestreamSettings)
     tenants_held_max: int = limits.TENANTS_HELD_MAX
     clock: Clock = utc_now

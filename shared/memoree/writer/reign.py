@@ -31,13 +31,7 @@ from memoree.objects.loop_blobs import LoopBlobs
 from memoree.operations.view import BlobPresence
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost, HeadReading
-from memoree.replication.litestream import (
-    Litestream,
-    LitestreamGone,
-    NotRestorable,
-    SyncAmbiguous,
-    restore,
-)
+from memoree.replication.litestream import LitestreamGone, NotRestorable, SyncAmbiguous
 from memoree.replication.ltx import LtxName, parse_name, restorable_boundaries
 from memoree.writer.environment import WriterEnvironment
 from memoree.writer.group_commit import Committed, GroupCommitter
@@ -93,11 +87,7 @@ class Reign:
         self._database = self._directory / DATABASE_NAME
         self._db: apsw.Connection | None = None
         self._committer: GroupCommitter | None = None
-        self._litestream = Litestream(
-            self._database,
-            environment.replica_target(layout.tenant_prefix(tenant) + self.prefix),
-            environment.litestream,
-        )
+        self._litestream = environment.replicator.child(self._database, layout.tenant_prefix(tenant) + self.prefix)
         self._heartbeat: asyncio.Task[None] | None = None
 
     @property
@@ -163,14 +153,15 @@ class Reign:
 
     async def _restore(self, prefix: str) -> int:
         """Step 2: the newest state the old prefix can give, uncovered commits included; returns its TXID."""
-        target = self._environment.replica_target(layout.tenant_prefix(self.tenant) + prefix)
         self._progress_at = None
         for _ in range(RESTORE_TRIES_MAX):
             boundaries = restorable_boundaries(await self._ltx_names(prefix))
             if not boundaries:
                 break
             try:
-                await restore(target, boundaries[-1], self._database)
+                await self._environment.replicator.restore(
+                    layout.tenant_prefix(self.tenant) + prefix, boundaries[-1], self._database
+                )
             except NotRestorable:
                 continue  # compaction or retention changed the prefix after it was listed
             return boundaries[-1]
