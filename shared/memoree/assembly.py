@@ -21,12 +21,14 @@ from memoree.operations.view import ServiceFacts
 
 if TYPE_CHECKING:
     from memoree.embedded import EmbeddedService
+    from memoree.jobs.replicated import JobSite
     from memoree.objects.s3 import S3Settings
     from memoree.queue import CommandQueue
     from memoree.reader.service import ReplicatedService
     from memoree.replication.litestream import LitestreamSettings, ReplicaTarget
     from memoree.replication.replicator import LitestreamReplicator
     from memoree.settings import StackSettings
+    from memoree.writer.environment import WriterEnvironment
     from memoree.writer.worker import WriterWorker
 
 READER_THREADS = 4
@@ -94,22 +96,44 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
 @asynccontextmanager
 async def writer_worker(settings: StackSettings, *, supervised: bool = False) -> AsyncIterator[WriterWorker]:
     """The writer process. `supervised`: see `WriterWorker`."""
+    from memoree.writer.worker import WriterWorker
+
+    async with AsyncExitStack() as stack:
+        environment = await stack.enter_async_context(_writer_environment(settings))
+        queue = _queue(settings)
+        stack.push_async_callback(queue.close)
+        yield WriterWorker(environment, queue, supervised=supervised)
+
+
+@asynccontextmanager
+async def job_site(settings: StackSettings) -> AsyncIterator[JobSite]:
+    """A process that runs jobs: reads as an api does, writes through the queue, and may take reigns of its own."""
+    from memoree.jobs.replicated import JobSite
+    from memoree.process_directory import ProcessDirectory
+
+    async with AsyncExitStack() as stack:
+        writer = await stack.enter_async_context(_writer_environment(settings))
+        service = await stack.enter_async_context(replicated_service(settings, authorization=True))
+        scratch = ProcessDirectory(settings.runtime_dir / "jobs")
+        stack.callback(scratch.remove)
+        yield JobSite(settings, writer.store, service, writer, scratch)
+
+
+@asynccontextmanager
+async def _writer_environment(settings: StackSettings) -> AsyncIterator[WriterEnvironment]:
     import asyncio
 
     from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
     from memoree.writer.environment import WriterEnvironment, WriterTimings
-    from memoree.writer.worker import WriterWorker
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(S3Store(s3_settings(settings)))
-        queue = _queue(settings)
-        stack.push_async_callback(queue.close)
         directory = ProcessDirectory(settings.runtime_dir / "epochs")
         stack.callback(directory.remove)
         executor = ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="writer")
         stack.push_async_callback(asyncio.to_thread, executor.shutdown)
-        environment = WriterEnvironment(
+        yield WriterEnvironment(
             store=store,
             replicator=replicator(settings),
             directory=directory,
@@ -124,7 +148,6 @@ async def writer_worker(settings: StackSettings, *, supervised: bool = False) ->
             ),
             tenants_held_max=settings.tenants_held_max,
         )
-        yield WriterWorker(environment, queue, supervised=supervised)
 
 
 def _replicated_facts(settings: StackSettings, *, authorization: bool) -> ServiceFacts:

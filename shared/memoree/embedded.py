@@ -11,11 +11,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
@@ -67,6 +67,8 @@ CANARY_KEY = "canary"
 LOCK_WAIT_SECONDS_MAX = 10.0
 LOCK_POLL_SECONDS_MIN = 0.0005
 LOCK_POLL_SECONDS_MAX = 0.01
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -247,6 +249,20 @@ class EmbeddedService:
                 entry.outcome = outcome_of(self._db, attempt)
             except MemoreeError as refused:
                 entry.outcome = refused
+
+    def snapshot(self, work: Callable[[apsw.Connection], Result]) -> tuple[Result, meta.Meta]:
+        """What `work` finds in one read transaction, and the counters of that state."""
+        with self._view() as view:
+            return work(view.db), view.meta
+
+    @property
+    def store(self) -> FilesystemStore:
+        """The directory's objects."""
+        return self._store
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     # --- connections and locks ----------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -137,12 +136,9 @@ def writer(data_dir: Path | None) -> int:
 
     The deployment is the running stack in DIR, or described by MEMOREE_ variables.
     """
-    from memoree.cli.serving import read_deployment
     from memoree.cli.working import work_as_writer
 
-    if data_dir is not None:
-        os.environ.update(read_deployment(data_dir))
-    return work_as_writer()
+    return work_as_writer(data_dir)
 
 
 def _stack_dir(data_dir: Path | None) -> Path:

@@ -80,9 +80,10 @@ class Call(Generic[Input]):
 
 
 def decode(body: bytes) -> Envelope:
-    """Step 1: UTF-8, JSON, envelope shape, known operation. On failure the request id counts as unread."""
+    """Step 1: UTF-8, JSON, envelope shape, an operation that is offered. On failure the request id counts as unread."""
     envelope = decode_envelope(body)
-    if find_operation(envelope.op) is None:
+    operation = find_operation(envelope.op)
+    if operation is None or operation.internal:
         invalid(f"op: there is no operation {shown(envelope.op)}")
     return envelope
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from memoree.operations.content import ContentInput
     from memoree.operations.view import Applied, Transaction, View
 
+INTERNAL = 0
+"""The position of operations that stand in no catalogue."""
 Scope = Literal["recall", "ingest", "forget", "inbox", "admin"]
 
 
@@ -34,7 +36,7 @@ ApplyFunction = Callable[["Transaction", "Call[Any]"], "Applied"]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One row of the operation catalogue (machine protocol §0.3). `position` is its place in that list."""
+    """One row of the operation catalogue (machine protocol §0.3), `position` its place there; or an `INTERNAL` one."""
 
     name: str
     position: int
@@ -52,6 +54,11 @@ class Operation:
     @property
     def mutating(self) -> bool:
         return isinstance(self, Mutation)
+
+    @property
+    def internal(self) -> bool:
+        """Whether only this program's own jobs may ask for it: no door takes it and no catalogue tells it."""
+        return self.position == INTERNAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +158,11 @@ def operation(name: str) -> Operation | None:
 
 @cache
 def catalogue() -> Mapping[str, Operation]:
-    """Every operation by name, in the order of the contract's catalogue."""
+    """Every operation that a caller may ask for by name, in the order of the contract's catalogue."""
     for module in _modules():
         importlib.import_module(f"{memoree.operations.__name__}.{module}")
-    return dict(sorted(_declared.items(), key=lambda item: item[1].position))
+    offered = (item for item in _declared.items() if not item[1].internal)
+    return dict(sorted(offered, key=lambda item: item[1].position))
 
 
 @cache

@@ -17,6 +17,7 @@ from memoree import clock, limits
 from memoree.command import ClaimCheck, to_message
 from memoree.contents import RevisionContent
 from memoree.database import attempts
+from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, UploadId, new_ulid
 from memoree.long_reads import LongReads, Stop
@@ -197,6 +198,13 @@ class ReplicatedService:
             with generation.connection() as db:
                 return look(db)
         return await generation.read(executor or self._environment.executor, look)
+
+    async def snapshot(self, tenant: str, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
+        """What `work` finds, in a thread, in a state that is no older than head is now, and that state's counters.
+        The file is not written however long it takes. Raises what `Replica.refresh` raises."""
+        async with self._replicas.ready(tenant, strong=True) as replica:
+            generation = replica.generation
+            return await generation.read(self._environment.executor, work), generation.meta
 
     # --- writes -------------------------------------------------------------------------------------------------
 

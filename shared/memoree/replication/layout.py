@@ -33,6 +33,18 @@ def epoch_ledger_key(tenant: str, epoch: int) -> str:
     return f"{tenant_prefix(tenant)}epochs/{epoch:08}.json"
 
 
+def backups_prefix(tenant: str) -> str:
+    return f"{tenant_prefix(tenant)}backups/"
+
+
+def erasure_key(tenant: str, erasure_id: str) -> str:
+    return f"{erasures_prefix(tenant)}{erasure_id}.json"
+
+
+def erasures_prefix(tenant: str) -> str:
+    return f"{tenant_prefix(tenant)}erasures/"
+
+
 def parked_command_key(tenant: str, attempt_id: AttemptId) -> str:
     return f"{tenant_prefix(tenant)}commands/{attempt_id}"
 

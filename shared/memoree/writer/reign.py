@@ -11,7 +11,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import apsw
@@ -35,6 +35,7 @@ from memoree.replication.litestream import LitestreamGone, NotRestorable, SyncAm
 from memoree.replication.ltx import LtxName, parse_name, restorable_boundaries
 from memoree.writer.environment import WriterEnvironment
 from memoree.writer.group_commit import Committed, GroupCommitter
+from memoree.writer.origin import Origin
 
 RESTORE_TRIES_MAX = 5
 MIGRATION_PROGRESS_STEPS = 10_000
@@ -58,6 +59,16 @@ class LeaseHeld(Exception):
 
 class BatchFailed(Exception):
     """Deciding a batch met a fault that is no refusal. It was rolled back whole; the reign is sound and goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """Where an epoch came from: the reign before it, and up to where that one's prefix belongs to the past."""
+
+    kind: str
+    parent_epoch: int
+    parent_txid: int
+    parent_batch: int
 
 
 class Reign:
@@ -98,11 +109,18 @@ class Reign:
 
     @classmethod
     async def begin(
-        cls, tenant: str, environment: WriterEnvironment, *, unleased: bool = False, reaped_owner: str | None = None
+        cls,
+        tenant: str,
+        environment: WriterEnvironment,
+        *,
+        unleased: bool = False,
+        reaped_owner: str | None = None,
+        origin: Origin | None = None,
     ) -> Reign:
         """Take the tenant over as a new epoch, or give birth to it. The lease of `reaped_owner`, an ended reign of
         the caller's own, is not waited for, and with `unleased` nobody's is: for a supervisor that reaped its own
-        writer. The epoch's compare-and-swap is the fence either way.
+        writer. The epoch's compare-and-swap is the fence either way. With an `origin` the epoch begins with that in
+        place of what is there, all at once, when this returns; should it fail, nothing has changed but the number.
 
         Raises `LeaseHeld`, `HeadLost` (a rival was faster), `StoreUnavailable`, and `MemoreeError` for damage.
         """
@@ -111,7 +129,7 @@ class Reign:
         reign = cls(tenant, environment, reading)
         reign._heartbeat = asyncio.create_task(reign._renew_lease())
         try:
-            await reign._take_over()
+            await reign._take_over(origin)
         except BaseException:
             await reign.abandon()
             raise
@@ -134,15 +152,14 @@ class Reign:
         claim = replace(reading.head, epoch=reading.head.epoch + 1, owner=new_ulid(), released_at=None)
         return await head_file.swap(reading, claim)
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, origin: Origin | None) -> None:
         """Steps 2 to 4: our own copy of everything, replicated whole, before head points at it."""
-        parent = self.head.prefix
-        parent_txid = await self._restore(parent) if parent is not None else 0
-        self._progress()
-        reach("takeover_restored")
-        counters = await self._in_thread(self._open_database)
-        self._check_not_behind(counters, parent)
-        await self._write_ledger(parent_txid, counters)
+        if origin is None:
+            entry = await self._continue_parent()
+        else:
+            entry = await self._start_from(origin)
+        counters = await self._in_thread(meta.read, self._connection)
+        await self._write_ledger(entry, counters)
         reach("takeover_ledger")
         await self._litestream.start()
         txid = await self._sync()
@@ -150,6 +167,29 @@ class Reign:
         await self._move_head(counters, txid)
         reach("takeover_done")
         log.info("tenant %s: epoch %d begins at commit %d", self.tenant, self.head.epoch, counters.commit_seq)
+
+    async def _continue_parent(self) -> LedgerEntry:
+        """Step 2: everything that was ever covered, and what else the old prefix holds."""
+        parent = self.head.prefix
+        parent_txid = await self._restore(parent) if parent is not None else 0
+        self._progress()
+        reach("takeover_restored")
+        counters = await self._in_thread(self._open_database)
+        self._check_not_behind(counters, parent)
+        kind = "takeover" if parent is not None else "birth"
+        return LedgerEntry(kind, counters.epoch, parent_txid, counters.batch)
+
+    async def _start_from(self, origin: Origin) -> LedgerEntry:
+        """Step 2 replaced. The ledger tells where the past that it replaces ended, as head covered it."""
+        self._progress_at = None
+        await origin.fetch(self._database)
+        self._progress()
+        reach("takeover_restored")
+        await self._in_thread(self._open_database)
+        await self._in_thread(origin.adopt, self._connection, self.head)
+        head = self.head
+        parent_epoch = layout.epoch_of(head.prefix) if head.prefix is not None else 0
+        return LedgerEntry(origin.kind, parent_epoch, head.txid, head.batch)
 
     async def _restore(self, prefix: str) -> int:
         """Step 2: the newest state the old prefix can give, uncovered commits included; returns its TXID."""
@@ -208,20 +248,17 @@ class Reign:
                 f"{head.batch}, commit {head.commit_seq}",
             )
 
-    async def _write_ledger(self, parent_txid: int, counters: Meta) -> None:
+    async def _write_ledger(self, entry: LedgerEntry, counters: Meta) -> None:
         """Step 3: which prefix continues which, written once; then the database says which epoch it is."""
-        entry = {
-            "kind": "takeover" if self.head.prefix is not None else "birth",
+        document = {
+            **asdict(entry),
             "prefix": self.prefix,
-            "parent_epoch": counters.epoch,
-            "parent_txid": parent_txid,
-            "parent_batch": counters.batch,
             "base_commit_seq": counters.commit_seq,
             "at": stored(utc_now()),
         }
         key = layout.epoch_ledger_key(self.tenant, self.head.epoch)
         try:
-            await self._environment.store.put(key, orjson.dumps(entry), if_absent=True)
+            await self._environment.store.put(key, orjson.dumps(document), if_absent=True)
         except PreconditionFailed:
             present = await self._environment.store.get(key)
             if present is None or orjson.loads(present.body)["prefix"] != self.prefix:

@@ -1,0 +1,59 @@
+"""Jobs over a replicated deployment (the stack and cloud profiles)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import apsw
+
+from memoree.clock import Clock
+from memoree.database.meta import Meta
+from memoree.jobs.tenancy import submitted
+from memoree.objects import ObjectStore
+from memoree.process_directory import ProcessDirectory
+from memoree.reader.service import ReplicatedService
+from memoree.replication import layout
+from memoree.settings import StackSettings
+from memoree.writer.environment import WriterEnvironment
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedTenancy:
+    """`memoree.jobs.tenancy.Tenancy` over the replicas and the queue of a service."""
+
+    tenant: str
+    store: ObjectStore
+    service: ReplicatedService
+    clock: Clock
+
+    async def snapshot(self, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
+        return await self.service.snapshot(self.tenant, work)
+
+    async def submit(self, operation: str, input: Mapping[str, Any], *, key: str) -> Mapping[str, Any]:
+        reply = await submitted(self.service, self.tenant, operation, input, key)
+        result: Mapping[str, Any] = reply.envelope["result"]
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class JobSite:
+    """A replicated deployment as jobs see it. `writer` is what a job needs that takes a reign of its own; `scratch` is
+    this process's directory for files that are gone with it."""
+
+    settings: StackSettings
+    store: ObjectStore
+    service: ReplicatedService
+    writer: WriterEnvironment
+    scratch: ProcessDirectory
+
+    def tenancy(self, tenant: str) -> ReplicatedTenancy:
+        return ReplicatedTenancy(tenant, self.store, self.service, self.writer.clock)
+
+    async def tenants(self) -> AsyncIterator[str]:
+        """Every tenant that has objects, in any order. Raises `StoreUnavailable`."""
+        async for prefix in self.store.children(layout.TENANTS_PREFIX):
+            yield prefix.removeprefix(layout.TENANTS_PREFIX).removesuffix("/")
