@@ -35,6 +35,8 @@ COMMANDS = {
     "verify": "memoree.cli.discovery:verify",
     "eval": "memoree.cli.eval:eval_",
     "backup": "memoree.cli.backup:backup",
+    "export": "memoree.cli.transfer:export_",
+    "import": "memoree.cli.transfer:import_",
     "serve": "memoree.cli.server:serve",
     "up": "memoree.cli.server:up",
     "down": "memoree.cli.server:down",

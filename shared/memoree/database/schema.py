@@ -62,17 +62,17 @@ def check_migrated(version: int) -> None:
         )
 
 
-def create_or_migrate(db: apsw.Connection) -> None:
-    """Bring the database to `SCHEMA_VERSION` in one transaction. Safe to call from several processes. Needs memory for
+def create_or_migrate(db: apsw.Connection, *, version: int = SCHEMA_VERSION) -> None:
+    """Bring the database to a version, this program's or an earlier one, in one transaction. Safe to call from several processes. Needs memory for
     the page cache and the longest body, and none for the size of the store. Raises `apsw.Error` as it comes; whatever
     it is, nothing has changed then."""
     check_version(stored_version(db))
-    if stored_version(db) == SCHEMA_VERSION:
+    if stored_version(db) >= version:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for version in range(stored_version(db) + 1, SCHEMA_VERSION + 1):
-            _apply(db, version)
+        for step in range(stored_version(db) + 1, version + 1):
+            _apply(db, step)
     except BaseException:
         if db.in_transaction:  # some faults of a disk end it by themselves
             db.execute("ROLLBACK")
