@@ -25,7 +25,9 @@ from planted.table import PACKAGE, ROOT, SHARED, Fault, read_faults
 
 TESTS = ROOT / "tests"
 LEFT_OUT = ("tests/faults/",)
-"""Tests that start the real binaries and take minutes; every assertion they name has faster tests."""
+"""Tests that kill real processes and take minutes; every assertion they name has faster tests."""
+SELECTED = {"quick": "not stack and not nightly", "stack": "not nightly", "nightly": ""}
+"""Pytest's markers by what a fault says of its tests."""
 PROCESSES = 2
 RUN_SECONDS_MAX = 600.0
 TEST_SECONDS_MAX = 60
@@ -49,8 +51,8 @@ class Bed:
     shared: Path
     files: Mapping[str, Sequence[str]]
 
-    def run(self, keys: Iterable[str], fault: Fault | None = None) -> Outcome:
-        """Run the proving tests against a fresh copy. Raises `RuntimeError` when pytest itself could not run."""
+    def run(self, keys: Iterable[str], fault: Fault | None = None, *, tests: str = "quick") -> Outcome:
+        """Run the proving tests of that kind against a fresh copy. Raises `RuntimeError` when pytest could not run."""
         wanted = sorted(keys)
         with tempfile.TemporaryDirectory(prefix="planted-") as directory:
             copy, report = Path(directory) / "shared", Path(directory) / "report.json"
@@ -58,7 +60,7 @@ class Bed:
             if fault is not None:
                 fault.plant(copy)
             done = subprocess.run(
-                self._command(wanted, copy, report),
+                self._command(wanted, copy, report, SELECTED[tests]),
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{TESTS}"},
                 capture_output=True,
@@ -70,11 +72,11 @@ class Bed:
                 raise RuntimeError(f"{name}: pytest could not run:\n{done.stdout}\n{done.stderr}")
             return Outcome(**json.loads(report.read_text(encoding="utf-8")))
 
-    def _command(self, keys: Sequence[str], copy: Path, report: Path) -> list[str]:
+    def _command(self, keys: Sequence[str], copy: Path, report: Path, markers: str) -> list[str]:
         files = sorted({file for key in keys for file in self.files.get(key, ())})
         options = ["-p", "planted.plugin", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_SECONDS_MAX}"]
         planted = [f"--proving={','.join(keys)}", f"--package-in={copy}", f"--report={report}"]
-        return [sys.executable, "-m", "pytest", *options, "-m", "not stack and not nightly", *planted, *files]
+        return [sys.executable, "-m", "pytest", *options, "-m", markers, *planted, *files]
 
 
 def proving_files() -> dict[str, list[str]]:
@@ -108,13 +110,14 @@ def show(fault: Fault, outcome: Outcome) -> None:
             print(f"          fell over: {test}: {how}")
 
 
-def untested_tests(outcomes: Iterable[Outcome], sound: Outcome) -> list[str]:
+def untested_tests(outcomes: Iterable[Outcome], sound: Iterable[Outcome]) -> list[str]:
     """Proving tests that no planted fault made fail: what they would notice, nobody has seen."""
     failed: defaultdict[str, set[str]] = defaultdict(set)
     for outcome in outcomes:
         for key, tests in outcome.caught.items():
             failed[key].update(tests)
-    return [f"{key} {test}" for key, tests in sound.passed.items() for test in sorted(set(tests) - failed[key])]
+    passed = {(key, test) for each in sound for key, tests in each.passed.items() for test in tests}
+    return [f"{key} {test}" for key, test in sorted(passed) if test not in failed[key]]
 
 
 def plant_all(faults: Sequence[Fault], processes: int, *, complete: bool) -> int:
@@ -125,14 +128,22 @@ def plant_all(faults: Sequence[Fault], processes: int, *, complete: bool) -> int
         assert (shared / PACKAGE / "__init__.py").exists()
         bed = Bed(shared, proving_files())
         with ThreadPoolExecutor(processes) as pool:
-            baseline = pool.submit(bed.run, {key for fault in faults for key in fault.breaks})
-            running = [(fault, pool.submit(bed.run, fault.breaks, fault)) for fault in faults]
+            baselines = [
+                pool.submit(
+                    bed.run, {key for fault in faults if fault.tests == tests for key in fault.breaks}, tests=tests
+                )
+                for tests in dict.fromkeys(fault.tests for fault in faults)
+            ]
+            running = [(fault, pool.submit(bed.run, fault.breaks, fault, tests=fault.tests)) for fault in faults]
             outcomes = []
             for fault, future in running:
                 outcomes.append((fault, future.result()))
                 show(*outcomes[-1])
-            sound = baseline.result()
-    broken = sorted({test for tests in sound.caught.values() for test in tests} | set(sound.crashed))
+            sound = [baseline.result() for baseline in baselines]
+    broken = sorted(
+        {test for each in sound for tests in each.caught.values() for test in tests}
+        | {test for each in sound for test in each.crashed}
+    )
     lost = [f"{key} {fault.id}" for fault, outcome in outcomes for key in survived(fault, outcome)]
     idle = untested_tests([outcome for _, outcome in outcomes], sound) if complete else []
     for title, lines in (

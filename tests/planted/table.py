@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT / "shared"
@@ -20,13 +21,15 @@ PACKAGE = "memoree"
 
 @dataclass(frozen=True)
 class Fault:
-    """`breaks` holds assertion keys such as `machine-53`; `file` is relative to the package."""
+    """`breaks` holds assertion keys such as `machine-53`; `file` is relative to the package. `tests` says which of the
+    proving tests are run: those that need no binaries, also those of the real stack, or the nightly ones too."""
 
     id: str
     breaks: tuple[str, ...]
     file: str
     old: str
     new: str
+    tests: Literal["quick", "stack", "nightly"] = "quick"
 
     def plant(self, shared: Path) -> None:
         """Make the edit in a copy of `shared`. Raises `ValueError` unless `old` stands there exactly once."""

@@ -67,6 +67,7 @@ def refused(archive: bytes, directory: Path) -> MemoreeError:
     return caught.value
 
 
+@pytest.mark.proves("operations-72")
 def test_an_import_exports_to_the_same_bytes(archive: bytes, tmp_path: Path) -> None:
     imported = import_directory(io.BytesIO(archive), tmp_path / "data")
     service = embedded_service(tmp_path / "data")
@@ -88,7 +89,9 @@ def test_an_imported_store_answers_as_its_source_and_goes_on(
     asked = request("memory.recall", {"query": "celadon cone"})
     try:
         here, there = (orjson.loads(each.call_bytes(asked)) for each in (service, source))
-        written = call(service, "claim.assert", {"claim_type": "fact", "statement": "the saggar chimney draws"}, key="next")
+        written = call(
+            service, "claim.assert", {"claim_type": "fact", "statement": "the saggar chimney draws"}, key="next"
+        )
         found = call(service, "memory.recall", {"query": "saggar chimney"})
     finally:
         service.close_sync()
@@ -119,12 +122,14 @@ def test_the_archive_is_read_with_ordinary_tools(archive: bytes) -> None:
     assert sum(name.startswith("blobs/") for name in found) == header["blobs"] > 0
 
 
+@pytest.mark.proves("operations-73")
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.7, 0.95])
 def test_an_archive_cut_anywhere_is_refused(archive: bytes, tmp_path: Path, share: float) -> None:
     cut = archive[: int(len(archive) * share)]
     assert refused(cut, tmp_path).code is Code.INVALID_REQUEST
 
 
+@pytest.mark.proves("operations-73")
 def test_every_member_that_is_left_out_is_missed(archive: bytes, tmp_path: Path) -> None:
     found = members(archive)
     for name in found:
@@ -132,6 +137,7 @@ def test_every_member_that_is_left_out_is_missed(archive: bytes, tmp_path: Path)
         assert refusal.code is Code.INVALID_REQUEST, name
 
 
+@pytest.mark.proves("operations-73")
 def test_changed_content_is_refused(archive: bytes, tmp_path: Path) -> None:
     found = members(archive)
     blob = next(name for name in found if name.startswith("blobs/"))
@@ -152,6 +158,7 @@ def test_names_that_no_export_has_are_refused(archive: bytes, tmp_path: Path, na
     assert refused(repacked({**members(archive), name: b"{}\n"}), tmp_path).code is Code.INVALID_REQUEST
 
 
+@pytest.mark.proves("operations-73")
 def test_an_import_never_touches_a_store(archive: bytes, tmp_path: Path) -> None:
     service = embedded_service(tmp_path / "data")
     service.close_sync()
@@ -166,6 +173,7 @@ def test_an_empty_directory_may_be_imported_into(archive: bytes, tmp_path: Path)
     assert import_directory(io.BytesIO(archive), tmp_path / "data").rows > 0
 
 
+@pytest.mark.proves("operations-73")
 def test_a_damaged_blob_stops_the_export(source: EmbeddedService, tmp_path: Path, archive: bytes) -> None:
     import_directory(io.BytesIO(archive), tmp_path / "data")
     (blob,) = (path for path in (tmp_path / "data" / "objects").rglob("*") if path.is_file() and "blobs" in path.parts)

@@ -1,0 +1,72 @@
+"""A tenant of a real deployment moves to another name, and from a deployment to a laptop."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+
+from faults.checker import Checker
+from faults.site import Site
+from memoree.assembly import embedded_service, job_site
+from memoree.errors import Code, MemoreeError
+from memoree.jobs.embedded import EmbeddedTenancy
+from memoree.jobs.replicated import JobSite
+from memoree.transfer.exporting import export_tenant
+from memoree.transfer.into_deployment import import_tenant
+from memoree.transfer.into_directory import import_directory
+
+pytestmark = pytest.mark.stack
+
+
+async def exported(jobs: JobSite, tenant: str) -> bytes:
+    file = io.BytesIO()
+    await export_tenant(jobs.tenancy(tenant), file)
+    return file.getvalue()
+
+
+@pytest.mark.proves("operations-72")
+def test_a_tenant_moves_to_another_name_and_to_a_laptop_byte_by_byte(site: Site, tmp_path: Path) -> None:
+    moved = f"{site.tenant}-moved"
+
+    async def run() -> bytes:
+        async with site.clients() as clients, job_site(site.settings) as jobs:
+            with site.writer():
+                await clients.write_cited("cited")
+                await clients.write_disputed("disputed")
+                archive = await exported(jobs, site.tenant)
+                imported = await import_tenant(jobs, moved, io.BytesIO(archive))
+                assert await exported(jobs, moved) == archive
+                written = await clients.write("after", tenant=moved)
+                assert written.commit_seq == imported.commit_seq + 1
+                await clients.write("meanwhile")
+            Checker(site, tmp_path).check(clients.acknowledged)
+            reply = await clients.call("verify", {}, tenant=moved, strong=True)
+            assert reply.envelope["result"]["ok"], reply.envelope
+            return archive
+
+    archive = asyncio.run(run())
+    import_directory(io.BytesIO(archive), tmp_path / "laptop")
+    laptop = embedded_service(tmp_path / "laptop")
+    file = io.BytesIO()
+    asyncio.run(export_tenant(EmbeddedTenancy(laptop), file))
+    laptop.close_sync()
+    assert file.getvalue() == archive
+
+
+@pytest.mark.proves("operations-73")
+def test_an_import_over_commits_is_refused_and_changes_nothing(site: Site, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with site.clients() as clients, job_site(site.settings) as jobs:
+            with site.writer():
+                await clients.write_many("kept", 3)
+                archive = await exported(jobs, site.tenant)
+                with pytest.raises(MemoreeError) as caught:
+                    await import_tenant(jobs, site.tenant, io.BytesIO(archive))
+                assert caught.value.code is Code.INVALID_REQUEST
+                await clients.write("after")
+            Checker(site, tmp_path).check(clients.acknowledged)
+
+    asyncio.run(run())
