@@ -22,6 +22,8 @@ from memoree.operations.call import Call, validate
 from memoree.operations.content import StagedContent
 
 COMMAND_VERSION = 1
+"""Of the commands this program sends; it applies all up to this one. Writers are upgraded before the apis: a command that
+a writer does not know yet waits for one that does."""
 _CONTENT_ELSEWHERE = {"type": "text", "data": ""}
 
 
@@ -62,10 +64,10 @@ def from_message(body: bytes) -> Command:
     """The command of a message. Raises `CONFIG_ERROR` for a version this program does not know, and
     `INVALID_REQUEST` for a message that no api of this version can have sent."""
     document = orjson.loads(body)
-    if document["version"] != COMMAND_VERSION:
+    if not 1 <= document["version"] <= COMMAND_VERSION:
         raise MemoreeError(
             Code.CONFIG_ERROR,
-            f"the command has version {document['version']}, this writer knows {COMMAND_VERSION}; upgrade it",
+            f"the command has version {document['version']}, this writer knows up to {COMMAND_VERSION}; upgrade it",
         )
     call = validate(parse(Envelope, document["envelope"]))
     content = document.get("content")

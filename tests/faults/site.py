@@ -114,6 +114,8 @@ class Site:
         endpoint_url: str | None = None,
         clock_offset_seconds: float | None = None,
         checkpoint_seconds: float | None = None,
+        command_version: int | None = None,
+        unknown_seconds: float | None = None,
         **overrides: Any,
     ) -> Iterator[Writer]:
         """A writer process, killed on leaving if it still runs. It dies, or stops, at a named crash point if told to,
@@ -129,6 +131,8 @@ class Site:
             "MEMOREE_TEST_CRASH_MARK": mark,
             "FAULTS_CLOCK_OFFSET_SECONDS": clock_offset_seconds,
             "FAULTS_CHECKPOINT_SECONDS": checkpoint_seconds,
+            "FAULTS_COMMAND_VERSION": command_version,
+            "FAULTS_UNKNOWN_SECONDS": unknown_seconds,
         }
         environment = {f"MEMOREE_{name.upper()}": _text(value) for name, value in values.items()}
         environment |= {name: str(value) for name, value in test_settings.items() if value is not None}

@@ -27,9 +27,10 @@ HEAD_LOOK_SECONDS = 0.02
 
 _STATE = """
     SELECT epoch, history, batch, commit_seq, hlc, hex(integrity),
-        (SELECT count(*) FROM events),
+        (SELECT count(*) FROM events WHERE operation <> 'store.restored'),
         (SELECT count(*) FROM claim_revisions) + (SELECT count(*) FROM artifact_revisions)
             + (SELECT count(*) FROM relations),
+        (SELECT coalesce(max(commit_seq), 0) FROM events),
         (SELECT event_id FROM events ORDER BY commit_seq DESC LIMIT 1)
     FROM meta
 """
@@ -64,9 +65,9 @@ class Watch:
 
     def see_state(self, state: tuple[Any, ...], head: dict[str, Any] | None, least_commit_seq: int) -> int:
         """W3: the state is whole, covered, and no older than what this reader showed before."""
-        epoch, history, batch, commit_seq, hlc, integrity, events, rows, event_id = state
+        epoch, history, batch, commit_seq, hlc, integrity, events, rows, newest, event_id = state
         self.looks += 1
-        assert events == rows == commit_seq, f"W3: a torn state at {commit_seq}: {events} events, {rows} rows"
+        assert (events, newest) == (rows, commit_seq), f"W3: a torn state at {commit_seq}: {events} events, {rows} rows"
         assert commit_seq >= least_commit_seq, f"W3: a reader went back from {least_commit_seq} to {commit_seq}"
         if commit_seq:
             assert head is not None and head["prefix"] is not None

@@ -4,7 +4,8 @@
 
 The proof of the store, three seconds long and tested elsewhere, shrinks to its canary. `FAULTS_CLOCK_OFFSET_SECONDS`
 puts the wall clock of the process off, all but the queue's: a queue has one clock, whoever asks it.
-`FAULTS_CHECKPOINT_SECONDS` makes Litestream checkpoint that often instead of once a minute.
+`FAULTS_CHECKPOINT_SECONDS` makes Litestream checkpoint that often instead of once a minute. `FAULTS_COMMAND_VERSION`
+makes it a writer of a later program, as far as commands go, and `FAULTS_UNKNOWN_SECONDS` one that looks again sooner.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from functools import wraps
 
 import time_machine
 
+from memoree import command
 from memoree.objects.selftest import prove_writable
 from memoree.queue.sqlite import SqliteQueue
 from memoree.replication import litestream
 from memoree.stack import processes
-from memoree.writer import worker
+from memoree.writer import tenant, worker
 
 
 def main() -> int:
@@ -29,6 +31,10 @@ def main() -> int:
         checkpoint_every(float(seconds))
     if seconds := os.environ.get("FAULTS_CLOCK_OFFSET_SECONDS"):
         put_the_clock_off(float(seconds))
+    if version := os.environ.get("FAULTS_COMMAND_VERSION"):
+        command.COMMAND_VERSION = int(version)
+    if seconds := os.environ.get("FAULTS_UNKNOWN_SECONDS"):
+        tenant.UNKNOWN_BACK_OFF_SECONDS = float(seconds)
     return processes.main(sys.argv[1:])
 
 

@@ -25,7 +25,7 @@ from planted.table import PACKAGE, ROOT, SHARED, Fault, read_faults
 
 TESTS = ROOT / "tests"
 LEFT_OUT = ("tests/faults/",)
-"""Tests that kill real processes and take minutes; every assertion they name has faster tests."""
+"""Tests that kill real processes and take minutes; only faults that ask for the stack run them."""
 SELECTED = {"quick": "not stack and not nightly", "stack": "not nightly", "nightly": ""}
 """Pytest's markers by what a fault says of its tests."""
 PROCESSES = 2
@@ -60,7 +60,7 @@ class Bed:
             if fault is not None:
                 fault.plant(copy)
             done = subprocess.run(
-                self._command(wanted, copy, report, SELECTED[tests]),
+                self._command(wanted, copy, report, tests),
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{TESTS}"},
                 capture_output=True,
@@ -72,19 +72,18 @@ class Bed:
                 raise RuntimeError(f"{name}: pytest could not run:\n{done.stdout}\n{done.stderr}")
             return Outcome(**json.loads(report.read_text(encoding="utf-8")))
 
-    def _command(self, keys: Sequence[str], copy: Path, report: Path, markers: str) -> list[str]:
-        files = sorted({file for key in keys for file in self.files.get(key, ())})
+    def _command(self, keys: Sequence[str], copy: Path, report: Path, tests: str) -> list[str]:
+        left_out = LEFT_OUT if tests == "quick" else ()
+        proving = {file for key in keys for file in self.files.get(key, ())}
+        files = sorted(file for file in proving if not file.startswith(left_out))
         options = ["-p", "planted.plugin", "-p", "no:cacheprovider", "--tb=short", f"--timeout={TEST_SECONDS_MAX}"]
         planted = [f"--proving={','.join(keys)}", f"--package-in={copy}", f"--report={report}"]
-        return [sys.executable, "-m", "pytest", *options, "-m", markers, *planted, *files]
+        return [sys.executable, "-m", "pytest", *options, "-m", SELECTED[tests], *planted, *files]
 
 
 def proving_files() -> dict[str, list[str]]:
     """Assertion keys to the files with tests that prove them."""
-    return {
-        key: sorted({test.partition("::")[0] for test in tests if not test.startswith(LEFT_OUT)})
-        for key, tests in collect().items()
-    }
+    return {key: sorted({test.partition("::")[0] for test in tests}) for key, tests in collect().items()}
 
 
 def chosen(faults: Sequence[Fault], only: Sequence[str]) -> Sequence[Fault]:

@@ -430,10 +430,14 @@ def test_a_head_that_vanishes_after_the_copies_were_discarded_is_still_missed(be
 
 
 @pytest.mark.fault_class(51)
+@pytest.mark.proves("operations-76")
 def test_a_store_of_a_later_program_is_refused(bench: Bench) -> None:
     async def body() -> None:
-        bench.born("first").cover(schema_version=999)
-        await refused(Code.CONFIG_ERROR, bench.replica.refresh_anew())
+        recorder = bench.born("first")
+        await bench.shown()
+        recorder.cover(schema_version=999)
+        for _ in range(2):
+            await refused(Code.CONFIG_ERROR, bench.replica.refresh_anew())
 
     run(bench, body())
 
