@@ -60,6 +60,8 @@ class Proxy:
         self._is_cut = False
         self._connections: set[asyncio.StreamWriter] = set()
         self.rules: list[Rule] = []
+        self.heard: Callable[[str, str], None] | None = None
+        """Told method and path of every request."""
 
     @property
     def url(self) -> str:
@@ -111,6 +113,8 @@ class Proxy:
             body = await client.readexactly(_content_length(head))
             rule = next((rule for rule in self.rules if rule.takes(method, path)), None)
             current[0] = rule
+            if self.heard is not None:
+                self.heard(method, path)
             if rule is not None:
                 rule.happened += 1
                 if rule.before is not None:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-import socket
-import subprocess
-import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -19,9 +14,7 @@ from memoree.queue import RECEIVE_COUNT_MAX, CommandQueue
 from memoree.queue.sqlite import SqliteQueue
 from memoree.queue.sqs import SqsEndpoint, SqsQueue
 from memoree.queue.sqs_setup import ensure_queues
-
-ROOT = Path(__file__).parents[2]
-MINISTACK_START_SECONDS_MAX = 30.0
+from ministack_support import install_ministack, running_ministack
 
 T = TypeVar("T")
 
@@ -80,55 +73,5 @@ def with_queue(backend: Backend) -> Callable[..., None]:
 def sqs_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsEndpoint]:
     """A ministack of this test process."""
     install_ministack(tmp_path_factory.getbasetemp().parent / "install-ministack.lock")
-    port = free_port()
-    home = tmp_path_factory.mktemp("ministack")
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [ROOT / ".venv-ministack/bin/python", "-m", "ministack"],
-            cwd=home,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(home),
-                "TMPDIR": str(home),
-                "BIND_HOST": "127.0.0.1",
-                "GATEWAY_PORT": str(port),
-                "SERVICES": "sqs",
-                "LOG_LEVEL": "WARNING",
-            },
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        wait_for_port(port, process, home / "log")
-        yield SqsEndpoint(
-            endpoint_url=f"http://127.0.0.1:{port}",
-            region="us-east-1",
-            access_key_id="test",
-            secret_access_key="test",
-        )
-    finally:
-        process.kill()
-        process.wait()
-
-
-def install_ministack(lock: Path) -> None:
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        subprocess.run([ROOT / "scripts/install-ministack"], check=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + MINISTACK_START_SECONDS_MAX
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-    raise RuntimeError(f"ministack did not start:\n{log.read_text()}")
+    with running_ministack(tmp_path_factory.mktemp("ministack")) as endpoint:
+        yield endpoint
