@@ -107,7 +107,6 @@ async def measure(directory: Path, s3_endpoint: Site, sqs: SqsEndpoint) -> list[
                         await clients.write_many(f"warm at {rate}", WARM_UP, tenant=tenant)
                     async with meter.counted() as found:
                         done = await _steadily(rate, lambda number: _write(clients, tenants, number))  # noqa: B023
-                        await clients.await_entrusted()
                     of = f" over {len(tenants)} tenants" if len(tenants) > 1 else ""
                     lines.append(_per_thousand(f"writes, {rate}/s{of}", found, done))
                 for rate in RATES:
@@ -136,7 +135,15 @@ async def _steadily(rate: float, work: Callable[[int], Awaitable[object]], *, se
 
 async def _write(clients: Clients, tenants: Sequence[str], number: int) -> None:
     """Sent once: whoever sends again while a queue is deep makes it deeper."""
-    await clients.entrust(f"of {len(tenants)}: {number}", tenant=tenants[number % len(tenants)])
+    claim = {"claim_type": "fact", "statement": f"statement {number} of {len(tenants)}"}
+    reply = await clients.call(
+        "claim.assert",
+        claim,
+        key=f"{len(tenants)}/{number}",
+        tenant=tenants[number % len(tenants)],
+        wait_seconds=limits.WRITE_WAIT_SECONDS_MAX,
+    )
+    assert reply.envelope["ok"], reply.envelope
 
 
 async def _read(clients: Clients) -> None:
