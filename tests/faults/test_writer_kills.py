@@ -26,6 +26,7 @@ TIMES_MAX = 30
 
 
 @pytest.mark.fault_class(44)
+@pytest.mark.proves("operations-4")
 @pytest.mark.parametrize("points", [DECIDING, TAKEOVER], ids=["deciding", "takeover"])
 def test_writers_killed_one_after_the_other_lose_and_repeat_nothing(
     points: list[str], site: Site, tmp_path: Path

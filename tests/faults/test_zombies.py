@@ -17,6 +17,7 @@ TEN_MINUTES = 600.0
 
 
 @pytest.mark.fault_class(47)
+@pytest.mark.proves("operations-6")
 @pytest.mark.parametrize(
     ("point", "ahead"),
     [("applied:3", -TEN_MINUTES), ("head_put:5", TEN_MINUTES)],

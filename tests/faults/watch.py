@@ -71,7 +71,7 @@ class Watch:
         assert commit_seq >= least_commit_seq, f"W3: a reader went back from {least_commit_seq} to {commit_seq}"
         if commit_seq:
             assert head is not None and head["prefix"] is not None
-            assert history == head["history"]
+            assert history <= head["history"], f"W3: history {history} is not head's"
             assert epoch <= int(head["prefix"][4:12]), f"W3: epoch {epoch} is not head's"
             assert (batch, commit_seq) <= (head["batch"], head["commit_seq"]), f"W3: batch {batch} is not covered"
             named = self._by_batch.get(batch, (commit_seq, hlc, integrity))

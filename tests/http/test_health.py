@@ -24,6 +24,7 @@ def test_a_working_store_is_ready(caller: Caller) -> None:
 
 @pytest.mark.fault_class(1)
 @pytest.mark.fault_class(48)
+@pytest.mark.proves("operations-6")
 def test_one_red_check_makes_readiness_red_and_says_why(scripted: Scripted, scripted_caller: Caller) -> None:
     scripted.checks = [Check("store", ok=True), Check("clock", ok=False, detail="clock skew of 960 s to the store")]
     report = scripted_caller.http.get("/readyz")

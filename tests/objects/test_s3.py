@@ -25,6 +25,7 @@ OK = Answer(headers={"ETag": '"etag"', "Last-Modified": "Mon, 30 Nov 2026 12:00:
 
 
 @pytest.mark.fault_class(48)
+@pytest.mark.proves("operations-6")
 @pytest.mark.parametrize("minutes", [16, -16])
 def test_a_wrong_clock_is_called_clock_skew(seaweedfs: S3Settings, prefix: str, minutes: int) -> None:
     async def run() -> None:

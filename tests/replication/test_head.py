@@ -251,6 +251,7 @@ def test_a_head_of_a_later_format_is_refused_and_left_alone() -> None:
 
 
 @pytest.mark.fault_class(47)
+@pytest.mark.proves("operations-6")
 def test_a_lease_is_judged_by_the_clock_of_the_store_alone() -> None:
     store = MemoryStore()
     swap(store, born(store), owner="me")
