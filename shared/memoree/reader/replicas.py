@@ -20,9 +20,6 @@ from memoree.reader.replica import Replica
 ACTIVE_SECONDS = 10.0
 """A tenant nobody asked about for this long is no longer refreshed in the background."""
 
-REFRESH_PERIODS = 2
-"""Background refreshes per span of the staleness that is allowed."""
-
 log = logging.getLogger(__name__)
 
 
@@ -121,7 +118,7 @@ class Replicas:
     async def _refresh_active(self) -> None:
         """In the background; one tenant's long restore keeps no other tenant waiting."""
         while True:
-            await asyncio.sleep(self._environment.staleness_seconds_max / REFRESH_PERIODS)
+            await asyncio.sleep(self._environment.staleness_seconds_max)
             now = time.monotonic()
             for replica in self._replicas.values():
                 if self._is_active(replica, now) and replica.is_loaded:
@@ -132,7 +129,12 @@ class Replicas:
         return now - replica.used_at < ACTIVE_SECONDS
 
     def _evict(self) -> None:
-        """Down to the bounds, least recently used first; never a replica in use, and never the last one."""
+        """The long unused ones; then down to the bounds, least recently used first, and never the last one. Never a
+        replica in use."""
+        now = time.monotonic()
+        for tenant, replica in list(self._replicas.items()):
+            if not replica.is_busy and now - replica.used_at > limits.LOCAL_COPY_IDLE_SECONDS_MAX:
+                self._replicas.pop(tenant).discard()
         sizes = {tenant: replica.size_bytes for tenant, replica in self._replicas.items()}
         for tenant in list(sizes)[:-1]:
             if len(sizes) <= limits.REPLICAS_MAX and sum(sizes.values()) <= limits.REPLICA_BYTES_MAX:
