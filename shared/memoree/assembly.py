@@ -21,12 +21,15 @@ from memoree.operations.view import ServiceFacts
 
 if TYPE_CHECKING:
     from memoree.embedded import EmbeddedService
+    from memoree.ingest.ingestion import Ingestion
     from memoree.jobs.replicated import JobSite
     from memoree.objects.s3 import S3Settings
-    from memoree.queue import CommandQueue
+    from memoree.queue import CommandQueue, DeadLetterBox
+    from memoree.queue.sqs import SqsEndpoint
     from memoree.reader.service import ReplicatedService
     from memoree.replication.litestream import LitestreamSettings, ReplicaTarget
     from memoree.replication.replicator import LitestreamReplicator
+    from memoree.serverless.writer import WriterSite
     from memoree.settings import StackSettings
     from memoree.writer.environment import WriterEnvironment
     from memoree.writer.worker import WriterWorker
@@ -58,6 +61,33 @@ def embedded_service(
     return EmbeddedService(data_dir, facts=facts or embedded_facts(running=True), clock_now=clock)
 
 
+@asynccontextmanager
+async def embedded_ingestion(data_dir: Path) -> AsyncIterator[Ingestion]:
+    """The ingest queue of a data directory, worked off by whoever opens it."""
+    from memoree.data_directory import INGEST_QUEUE_NAME
+    from memoree.embedded import LOCAL_TENANT
+    from memoree.ingest.dead import DeadLetters
+    from memoree.ingest.ingestion import Ingestion
+    from memoree.ingest.publisher import Publisher, StoredUploads
+    from memoree.ingest.site import IngestSite, one_by_one
+    from memoree.ingest.worker import IngestWorker
+    from memoree.jobs.embedded import EmbeddedTenancy
+    from memoree.queue.sqlite import SqliteQueue
+
+    async def knows(tenant: str) -> bool:
+        return tenant == LOCAL_TENANT
+
+    async with AsyncExitStack() as stack:
+        service = embedded_service(data_dir)
+        stack.push_async_callback(service.close)
+        queue = SqliteQueue(data_dir / INGEST_QUEUE_NAME)
+        stack.push_async_callback(queue.close)
+        dead = DeadLetters(queue, queue, clock.utc_now)
+        tenancy = EmbeddedTenancy(service)
+        worker = IngestWorker(IngestSite(service, one_by_one(service), lambda _tenant: tenancy, knows, dead))
+        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(service.uploads)), worker)
+
+
 # --- stack and cloud --------------------------------------------------------------------------------------------
 
 
@@ -87,6 +117,7 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
             executor=executor,
             uploads_through_service=settings.uploads_through_service,
             staleness_seconds_max=settings.staleness_seconds_max,
+            bucket=settings.bucket,
         )
         service = ReplicatedService(environment, queue)
         stack.push_async_callback(service.close)
@@ -106,9 +137,89 @@ async def writer_worker(settings: StackSettings, *, supervised: bool = False) ->
 
 
 @asynccontextmanager
+async def writer_site(settings: StackSettings) -> AsyncIterator[WriterSite]:
+    """A writer that events bring its messages to. Raises `CONFIG_ERROR` for a store that breaks a promise the fence
+    needs."""
+    from memoree.objects.selftest import prove_store
+    from memoree.serverless.writer import WriterSite
+
+    async with AsyncExitStack() as stack:
+        environment = await stack.enter_async_context(_writer_environment(settings))
+        queue = _queue(settings)
+        stack.push_async_callback(queue.close)
+        await prove_store(environment.store)
+        site = WriterSite(environment, queue)
+        stack.push_async_callback(site.close)
+        yield site
+
+
+@asynccontextmanager
+async def ingestion(
+    settings: StackSettings, *, names_tenant: Callable[[str], bool] | None = None
+) -> AsyncIterator[Ingestion]:
+    """The ingest queue of a deployment. `names_tenant` knows of tenants that were never written to; without it those of
+    the tokens file are known. Raises `CONFIG_ERROR` for a deployment that has no such queue."""
+    from memoree.ingest.dead import DeadLetters
+    from memoree.ingest.ingestion import Ingestion
+    from memoree.ingest.publisher import Publisher, StoredUploads
+    from memoree.ingest.site import IngestSite
+    from memoree.ingest.worker import IngestWorker
+    from memoree.jobs.replicated import ReplicatedTenancy
+    from memoree.objects.s3 import S3Store
+    from memoree.replication import layout
+    from memoree.replication.head import HeadFile
+    from memoree.uploads import Uploads
+
+    if settings.ingest_queue_url is None:
+        raise MemoreeError(Code.CONFIG_ERROR, "the deployment has no ingest queue: MEMOREE_INGEST_QUEUE_URL is not set")
+    named = names_tenant or _tenants_of_tokens()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(S3Store(s3_settings(settings)))
+        service = await stack.enter_async_context(replicated_service(settings, authorization=True))
+        queue, box = _ingest_queue(settings, settings.ingest_queue_url)
+        stack.push_async_callback(queue.close)
+        stack.push_async_callback(box.close)
+        dead = DeadLetters(box, queue, clock.utc_now)
+
+        async def knows(tenant: str) -> bool:
+            return named(tenant) or await HeadFile(store, layout.tenant_prefix(tenant)).read() is not None
+
+        def tenancy(tenant: str) -> ReplicatedTenancy:
+            return ReplicatedTenancy(tenant, store, service, clock.utc_now)
+
+        uploads = Uploads(store, clock.utc_now, through_service=True)
+        site = IngestSite(service, service.many_writes.write, tenancy, knows, dead)
+        worker = IngestWorker(site, visibility_seconds=settings.ingest_visibility_seconds)
+        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(uploads)), worker)
+
+
+def _tenants_of_tokens() -> Callable[[str], bool]:
+    from memoree.http.auth import Tokens
+    from memoree.http.settings import HttpSettings
+
+    tokens_file = HttpSettings.from_environment(os.environ).tokens_file
+    return Tokens(tokens_file).names if tokens_file is not None else lambda _tenant: False
+
+
+def _ingest_queue(settings: StackSettings, url: str) -> tuple[CommandQueue, DeadLetterBox]:
+    """Raises `CONFIG_ERROR` for a URL that is neither kind of queue, or an SQS queue without its dead-letter queue."""
+    from memoree.queue.sqlite import SqliteQueue
+
+    queue = _queue_at(settings, url, settings.ingest_dead_letter_url)
+    if isinstance(queue, SqliteQueue):
+        return queue, queue
+    from memoree.queue.sqs_dead import SqsDeadLetters
+
+    if settings.ingest_dead_letter_url is None:
+        raise MemoreeError(Code.CONFIG_ERROR, "an SQS ingest queue needs MEMOREE_INGEST_DEAD_LETTER_URL")
+    return queue, SqsDeadLetters(settings.ingest_dead_letter_url, endpoint=_sqs_endpoint(settings))
+
+
+@asynccontextmanager
 async def job_site(settings: StackSettings) -> AsyncIterator[JobSite]:
     """A process that runs jobs: reads as an api does, writes through the queue, and may take reigns of its own."""
     from memoree.jobs.replicated import JobSite
+    from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
 
     async with AsyncExitStack() as stack:
@@ -116,7 +227,10 @@ async def job_site(settings: StackSettings) -> AsyncIterator[JobSite]:
         service = await stack.enter_async_context(replicated_service(settings, authorization=True))
         scratch = ProcessDirectory(settings.runtime_dir / "jobs")
         stack.callback(scratch.remove)
-        yield JobSite(settings, writer.store, service, writer, scratch)
+        second = None
+        if (elsewhere := _second_bucket(settings)) is not None:
+            second = await stack.enter_async_context(S3Store(elsewhere))
+        yield JobSite(settings, writer.store, service, writer, scratch, second)
 
 
 @asynccontextmanager
@@ -173,6 +287,21 @@ def s3_settings(settings: StackSettings) -> S3Settings:
     )
 
 
+def _second_bucket(settings: StackSettings) -> S3Settings | None:
+    from memoree.objects.s3 import S3Settings
+
+    if settings.backup_bucket is None:
+        return None
+    secret = settings.backup_secret_access_key
+    return S3Settings(
+        bucket=settings.backup_bucket,
+        endpoint_url=settings.backup_endpoint_url,
+        region=settings.backup_region,
+        access_key_id=settings.backup_access_key_id,
+        secret_access_key=secret.get_secret_value() if secret is not None else None,
+    )
+
+
 def _secret(settings: StackSettings) -> str | None:
     return settings.secret_access_key.get_secret_value() if settings.secret_access_key is not None else None
 
@@ -208,20 +337,29 @@ def _litestream_settings(settings: StackSettings) -> LitestreamSettings:
 
 
 def _queue(settings: StackSettings) -> CommandQueue:
+    return _queue_at(settings, settings.queue_url, settings.dead_letter_url)
+
+
+def _queue_at(settings: StackSettings, url: str, dead_letter_url: str | None) -> CommandQueue:
     """Raises `CONFIG_ERROR` for a URL that is neither kind of queue."""
-    parts = urlsplit(settings.queue_url)
+    parts = urlsplit(url)
     if parts.scheme == "sqlite" and parts.path:
         from memoree.queue.sqlite import SqliteQueue
 
         return SqliteQueue(Path(parts.path))
     if parts.scheme in ("http", "https"):
-        from memoree.queue.sqs import SqsEndpoint, SqsQueue
+        from memoree.queue.sqs import SqsQueue
 
-        endpoint = SqsEndpoint(
-            region=settings.region,
-            endpoint_url=settings.queue_endpoint_url,
-            access_key_id=settings.access_key_id,
-            secret_access_key=_secret(settings),
-        )
-        return SqsQueue(settings.queue_url, settings.dead_letter_url, endpoint=endpoint)
-    raise MemoreeError(Code.CONFIG_ERROR, f"{shown(settings.queue_url)} is neither sqlite:///FILE nor an SQS URL")
+        return SqsQueue(url, dead_letter_url, endpoint=_sqs_endpoint(settings))
+    raise MemoreeError(Code.CONFIG_ERROR, f"{shown(url)} is neither sqlite:///FILE nor an SQS URL")
+
+
+def _sqs_endpoint(settings: StackSettings) -> SqsEndpoint:
+    from memoree.queue.sqs import SqsEndpoint
+
+    return SqsEndpoint(
+        region=settings.region,
+        endpoint_url=settings.queue_endpoint_url,
+        access_key_id=settings.access_key_id,
+        secret_access_key=_secret(settings),
+    )

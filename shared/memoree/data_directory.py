@@ -20,6 +20,7 @@ from memoree.paths import MIGRATION_COPY_PREFIX
 
 DATABASE_NAME = "memoree.sqlite3"
 OBJECTS_NAME = "objects"
+INGEST_QUEUE_NAME = "ingest.sqlite3"
 LOCK_NAME = "writer.lock"
 BORN = b"born\n"
 """What the lock file says once there is a database; it is empty before, so any content says it."""

@@ -23,7 +23,7 @@ from memoree import clock, limits
 from memoree.clock import Clock
 from memoree.command import Command
 from memoree.data_directory import BORN, DATABASE_NAME, LOCK_NAME, OBJECTS_NAME, open_database
-from memoree.database import attempts, meta
+from memoree.database import attempts, compaction, meta
 from memoree.database.connection import open_reader
 from memoree.database.schema import check_version
 from memoree.envelope import REQUEST_ID_UNREADABLE, encode
@@ -35,10 +35,11 @@ from memoree.objects.blobs import LocalBlobStore
 from memoree.objects.filesystem import FilesystemStore
 from memoree.objects.secret import shared_secret
 from memoree.operations.artifacts import locate
+from memoree.operations.backup import BUCKET_SCHEME
 from memoree.operations.call import Call, decode, validate
 from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
 from memoree.operations.registry import Mutation
-from memoree.operations.view import ServiceFacts, View
+from memoree.operations.view import MadeBackup, ServiceFacts, View
 from memoree.service import (
     CURSOR_KEY,
     Check,
@@ -55,7 +56,6 @@ from memoree.uploads import Uploads
 from memoree.writer.group_commit import GroupCommitter
 
 if TYPE_CHECKING:
-    from memoree.backup.directory import Backup
     from memoree.contents import RevisionContent
     from memoree.database.artifacts import Revision
     from memoree.long_reads import LongReads, Stop
@@ -101,11 +101,14 @@ class _Upkeep:
 
         return DirectoryAudit(self._store, LOCAL_TENANT)
 
-    def back_up(self, destination: Path, *, commit_seq_min: int) -> Backup:
+    def back_up(self, destination: str, *, commit_seq_min: int) -> MadeBackup:
         from memoree.backup.directory import StoreLayout, back_up
 
+        if destination.startswith(BUCKET_SCHEME):
+            raise MemoreeError(Code.CONFIG_ERROR, "this store is a directory; name a new one to copy it to")
         layout = StoreLayout(LOCAL_TENANT, DATABASE_NAME, OBJECTS_NAME, LOCK_NAME, BORN)
-        return back_up(self._data_dir, layout, destination, commit_seq_min=commit_seq_min)
+        made = back_up(self._data_dir, layout, Path(destination), commit_seq_min=commit_seq_min)
+        return MadeBackup(destination, str(made.database), str(made.blobs), made.commit_seq, made.copied_blobs)
 
 
 @dataclass(slots=True)
@@ -255,14 +258,56 @@ class EmbeddedService:
         with self._view() as view:
             return work(view.db), view.meta
 
+    def exclusively(self, work: Callable[[apsw.Connection], Result]) -> Result:
+        """What `work` does or finds while nobody writes to the database, in this process or another; the blobs that its
+        rows need stay what they are meanwhile. Raises `TRANSPORT_ERROR` when another process keeps the lock."""
+        with self._writing, self._exclusive():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                return work(self._db)
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    def scrub(self) -> None:
+        """Finish an erasure: what the database file keeps between its rows goes, and so do its log and the copies that
+        were made of it before its schema changed. Raises `TRANSPORT_ERROR` while a reader holds on to an earlier state;
+        the next time finishes it."""
+        from memoree.backup.before_migration import remove_copies
+
+        with self._writing, self._exclusive():
+            remove_copies(self._path)
+            try:
+                compaction.compact(self._db)
+            except apsw.BusyError as error:
+                raise _busy() from error
+
+    def replace_database(self, prepared: Callable[[apsw.Connection], apsw.Connection]) -> None:
+        """Let another database take the place of this one, all at once, for every process: what `prepared` returns,
+        which it is given this one for, while no writer is at work. The file stays: a log that belonged to another would
+        be laid over it (design §5.5). Whatever is raised, nothing has changed."""
+        with self._writing, self._exclusive():
+            source = prepared(self._db)
+            with self._db.backup("main", source, "main") as copying:
+                while not copying.done:
+                    copying.step()
+
     @property
     def store(self) -> FilesystemStore:
         """The directory's objects."""
         return self._store
 
     @property
+    def data_dir(self) -> Path:
+        return self._path.parent
+
+    @property
     def clock(self) -> Clock:
         return self._clock
+
+    @property
+    def facts(self) -> ServiceFacts:
+        return self._facts
 
     # --- connections and locks ----------------------------------------------------------------------------------
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-import orjson
-
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
 from memoree.replication import layout
+from memoree.sealed import opened, sealed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +25,15 @@ class Erasure:
     blobs: tuple[str, ...]
 
     def to_bytes(self) -> bytes:
-        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
+        return sealed(asdict(self))
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Erasure:
         """Raises `INTEGRITY_ERROR` for a damaged entry."""
         try:
-            document = orjson.loads(body)
+            document = opened(body)
             return cls(**{**document, "entities": tuple(document["entities"]), "blobs": tuple(document["blobs"])})
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise MemoreeError(Code.INTEGRITY_ERROR, f"an entry of the erasures is damaged: {error}") from error
 
 

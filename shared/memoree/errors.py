@@ -131,6 +131,11 @@ def not_found(what: str, identifier: str) -> NoReturn:
     raise MemoreeError(Code.NOT_FOUND, f"{what} {shown(identifier)} does not exist")
 
 
+def erased(what: str, identifier: str) -> NoReturn:
+    """Refuse what names something that was erased: its id stays, and answers this for ever."""
+    raise MemoreeError(Code.NOT_FOUND, f"{what} {shown(identifier)} was erased", details={"kind": "erased"})
+
+
 def shown(value: object) -> str:
     """An offending value, quoted and cut to a sane length for a message."""
     text = repr(value)

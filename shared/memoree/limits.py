@@ -81,6 +81,8 @@ RELATION_LIST_ITEMS_MAX = 100
 CONFLICT_LIST_ITEMS_MAX = 100
 CONFLICT_PAGE_BYTES_MAX = 12 * MIB
 """Of the encoded items of one page of conflict cases, each of which may carry four claim statements."""
+ERASE_ENTITIES_MAX = 100
+"""Artifacts and claims of one erasure."""
 SOURCE_ITEMS_MAX = 100
 SOURCE_NAME_BYTES_MAX = 4096
 SOURCE_LOCATOR_BYTES_MAX = 64 * KIB
@@ -216,9 +218,133 @@ VERIFY_TEXTS_COMPARED_MAX = 1024
 VERIFY_PIECE_BYTES = 4 * MIB
 VERIFY_PIECES_AHEAD = 6
 """Pieces of blobs on their way from the store while one is hashed: this much memory, whatever the blobs' sizes."""
+BACKUP_PIECE_BYTES = MIB
+"""Of a file that is packed, unpacked or read through."""
+BACKUP_WINDOW_BYTES = 8 * MIB
+"""Of an object that is fetched; two are in memory."""
+BACKUP_COPIES_AT_ONCE_MAX = 4
+"""Blobs that are copied to a second bucket at a time; each holds two windows and a part."""
+BACKUP_SAMPLE_BLOBS_MAX = 8
+BACKUP_SAMPLE_BYTES_MAX = 32 * MIB
+"""Of blobs that a backup reads and hashes; all of them with `--full`."""
+LIST_PAGE_OBJECTS = 1000
+LIST_PAGE_SECONDS_MAX = 60.0
+BACKUP_INTENT_SECONDS_MAX = 12 * 3600
+"""A backup that took longer is given up: what it refers to is no longer protected for certain."""
+BACKUP_INTENT_REMOVAL_SECONDS = 24 * 3600
+"""What a broken-off backup left is removed after this long, never earlier: it may be another run's."""
+BACKUP_USE_SECONDS_MAX = 24 * 3600
+"""For this long a backup that is being read cannot be pruned."""
+POINT_IN_TIME_SECONDS = 72 * 3600
+"""How far back a tenant can be restored to a point in time, unless the deployment says otherwise."""
+COLLECT_BLOBS_MAX = 1000
+"""Blobs that are condemned, and then deleted, at a time."""
+COLLECT_GRACE_SECONDS_MIN = 2 * COMMAND_AGE_SECONDS_MAX
+"""A blob that nothing holds may be on its way into a revision for half as long (design §8)."""
+COLLECT_SEND_SECONDS_MAX = 20 * 60
+"""After a blob was condemned no DELETE of it is sent any more."""
+COLLECT_DELETE_EXPIRES_SECONDS = 600
+"""How long a store may take to execute one: by then it refuses it."""
+COLLECT_RELEASE_SECONDS_MIN = 2 * 3600
+"""A condemned blob may be cited again after this long: every DELETE of it has been executed or refused, also where two
+hosts' clocks are as far apart as the store lets them be."""
+COLLECT_PAGE_OBJECTS = 10_000
+"""Blobs whose names are held against the rows at a time."""
+COLLECT_RUN_BLOBS_MAX = 100_000
+"""Of one run; the next one takes the rest."""
+JOB_REQUESTS_AT_ONCE_MAX = 16
+"""Of one job that looks at objects or deletes them."""
+REMOVAL_FAILURES_TOLD_MAX = 100
+LOCAL_COPY_IDLE_SECONDS_MAX = 3600.0
+"""A reader gives up a replica, and a writer the database of a settled tenant, that nobody needed for so long: it would
+keep what was erased since."""
+JOB_CLAIM_TRIES_MAX = 50
+"""A writer at work moves head many times a second, and so now and then in the moment when a job claims the tenant."""
+ERASED_IN_BACKUPS_SECONDS = 30 * 24 * 3600.0
+"""A backup that holds something erased is pruned so long after the erasure at the latest, unless it is the newest."""
+QUEUE_SECONDS_MAX = 2 * 14 * 24 * 3600.0
+"""How long a message can be in a queue and then in its dead-letter queue, 14 days each."""
+JOB_SECONDS_MAX = 6 * 3600.0
+"""Of one run of a scheduled job; one that takes longer is broken off and counts as failed."""
+JOBS_DISCOVERY_SECONDS = 3600
+"""How long a new tenant may go unnoticed by the schedule."""
+JOBS_SPREAD_SECONDS = 3600
+JOBS_WAIT_SECONDS = 60.0
+"""While another process runs the jobs, or the store does not answer."""
+JOBS_RETRY_SECONDS_MIN = 300
+JOBS_RETRY_SECONDS_MAX = 6 * 3600
+"""Pauses after failures in a row: doubled every time, and never longer than the job's period."""
+JOBS_IDLE_PERIODS = 7
+"""So many periods after its last run a job runs again although nothing happened to the tenant."""
+JOBS_OVERDUE_SECONDS = 2 * 3600
+"""A job that was due so long ago is told as overdue."""
+LEFTOVERS_SECONDS_MIN = 2 * COMMAND_AGE_SECONDS_MAX
+"""What was made for a single command, and for one answer, is of no use to anybody after half as long."""
+RESTORE_POINTS_LISTED_MAX = 1000
+"""Of the states that a tenant can be restored to, the newest are told one by one; of the others, how many there are."""
+RESTORE_MISSING_TOLD_MAX = 100
+"""Of the blobs that a restored state needs and that are nowhere."""
 LONG_READS_AT_ONCE_MAX = 2
 """Of one process, and one of each tenant: reads through the whole store, such as `verify`. More are answered 503."""
 LONG_READ_STEPS_PER_LOOK = 10_000
 """Steps of SQLite's machine, well under a millisecond, after which such a read looks whether anybody still waits."""
 PATH_BYTES_MAX = 4096
 """Of a file name in a request: more than any system takes."""
+
+# --- ingestion through a queue (docs/ingest.md) -----------------------------------------------------------------
+INGEST_INLINE_BYTES_MAX = 128 * KIB
+"""Raw bytes of content in a message; more is sent as an upload first, and named."""
+INGEST_MESSAGE_BYTES_MAX = 240 * KIB
+"""What is published: so much less than a queue takes that a dead letter can say why it is one."""
+INGEST_TRIES_MAX = 5
+"""Failures of one message that are neither a refusal nor an outage; then it goes to the dead letters."""
+INGEST_MESSAGES_IN_HAND_MAX = 2000
+"""Received by one worker and not decided yet."""
+INGEST_IN_FLIGHT_MAX = 256
+"""Messages that one worker submits one by one at a time, beside those that go together."""
+INGEST_VISIBILITY_SECONDS = 30.0
+"""A worker that died gives its messages back after this long; one that works hides them for longer."""
+INGEST_PUBLISHED_AT_ONCE_MAX = 100
+INGEST_QUEUE_LAG_WARN = 1000
+"""Messages waiting from which on publishers are told, and slow down."""
+INGEST_QUEUE_DEPTH_MAX = 20_000
+"""Messages waiting from which on publishers wait until there are fewer."""
+INGEST_AGE_SECONDS_MAX = 60.0
+"""Of the oldest waiting message; an older one says that no worker keeps up, or that none runs."""
+INGEST_DEAD_LETTERS_LISTED_MAX = 1000
+SOURCES_REMEMBERED_MAX = 4096
+
+# --- functions (docs/deploy-aws.md) -----------------------------------------------------------------------------
+FUNCTION_PAYLOAD_BYTES_MAX = 5_750_000
+"""Of a function's answer as the JSON that it travels as. Lambda takes 6 291 556, with headers and all."""
+FUNCTION_ANSWER_BYTES_MAX = 4 * MIB
+"""Of a body that a function answers by itself; larger ones are left in the store."""
+FUNCTION_STORED_ANSWER_BYTES_MAX = 64 * MIB
+"""Of one that is left in the store; it is in memory before."""
+FUNCTION_ANSWER_SECONDS = 900
+"""How long the URL of such an answer lives."""
+
+# --- connectors (docs/connectors.md) ----------------------------------------------------------------------------
+CONNECTOR_ITEM_BYTES_MAX = ARTIFACT_BYTES_MAX
+"""Of one file or object; larger ones are told and left out."""
+CONNECTOR_BATCH_ITEMS_MAX = 100
+CONNECTOR_BATCH_BYTES_MAX = 4 * MIB
+"""Published and remembered at a time; the next batch is read meanwhile."""
+CONNECTOR_DEPTH_MAX = 64
+"""Directories in each other, each of which is held open."""
+CONNECTOR_SKIPPED_LISTED_MAX = 100
+"""Told one by one in a summary; the rest are counted."""
+CONNECTOR_REHEARSED_MAX = 1000
+"""Messages that a rehearsal prints; the rest are counted."""
+CONNECTOR_MESSAGE_CHARS_MAX = 1000
+"""Of what a checkpoint says about a source's health."""
+CONVERSATION_LINE_BYTES_MAX = 12 * MIB
+CONVERSATION_TEXT_BYTES_MAX = 4 * MIB
+"""Of one turn; as JSON it is at most six times as long, which few texts are."""
+CONVERSATION_SESSION_BYTES_MAX = 512
+CONVERSATION_TITLE_CHARS_MAX = 100
+"""Of the session's name in the title of an episode."""
+CONVERSATION_TURNS_MAX = 200
+CONVERSATION_PART_BYTES_MAX = 128 * KIB
+CONVERSATION_SPANS_BYTES_MAX = 40 * KIB
+"""Turns, text and turns' provenance of one part of a session; a single longer turn is a part of its own."""

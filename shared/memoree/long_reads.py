@@ -12,17 +12,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError
-from memoree.operations.view import Upkeep, View
+from memoree.operations.view import MadeBackup, Upkeep, View
 
 if TYPE_CHECKING:
-    from memoree.backup.directory import Backup
     from memoree.objects.audit import BlobAudit, BlobFault, BlobRef
 
 RETRY_AFTER_SECONDS = 5.0
@@ -105,7 +103,7 @@ class _StoppableUpkeep:
     def blob_audit(self) -> BlobAudit:
         return _StoppableAudit(self.upkeep.blob_audit(), self.stop)
 
-    def back_up(self, destination: Path, *, commit_seq_min: int) -> Backup:
+    def back_up(self, destination: str, *, commit_seq_min: int) -> MadeBackup:
         return self.upkeep.back_up(destination, commit_seq_min=commit_seq_min)
 
 

@@ -20,6 +20,11 @@ DATA_DIR_MODE = 0o700
 DATA_DIR_ENTRIES = frozenset(
     {
         "blobs",
+        "ingest.sqlite3",
+        "ingest.sqlite3-journal",
+        "ingest.sqlite3-shm",
+        "ingest.sqlite3-wal",
+        "ingest.sqlite3-wake",
         "integration-backups",
         "manifest.jsonl",
         "memoree.sqlite3",

@@ -25,8 +25,16 @@ class StackSettings(BaseSettings):
     queue_url: str
     """`sqlite:///path/of/a/file`, or the URL of an SQS FIFO queue."""
     dead_letter_url: str | None = None
+    ingest_queue_url: str | None = None
+    """Of the queue that connectors publish to (`docs/ingest.md`): written as `queue_url`, and another one."""
+    ingest_dead_letter_url: str | None = None
+    """The dead-letter queue of an SQS ingest queue; a SQLite one keeps its dead letters itself."""
     queue_endpoint_url: str | None = None
     """For any SQS that is not Amazon's."""
+    tokens_secret: str | None = None
+    """Of a function: the secret in AWS Secrets Manager whose text is the tokens file."""
+    secrets_endpoint_url: str | None = None
+    """For any Secrets Manager that is not Amazon's."""
     runtime_dir: Path
     """Local files that may vanish with the host: replicas, the writer's databases."""
     blob_store_name: str = "s3"
@@ -38,6 +46,8 @@ class StackSettings(BaseSettings):
     lease_renew_seconds: float = limits.LEASE_RENEW_SECONDS
     settle_after_idle_seconds: float = limits.SETTLE_AFTER_IDLE_SECONDS
     visibility_seconds: float = limits.VISIBILITY_SECONDS
+    ingest_visibility_seconds: float = limits.INGEST_VISIBILITY_SECONDS
+    """How soon what a dead worker of the ingest queue had in hand is delivered again."""
     tenants_held_max: int = Field(default=limits.TENANTS_HELD_MAX, ge=1, le=limits.TENANTS_HELD_MAX)
     """Leases a writer holds at once; each costs a Litestream child of about 40 MB."""
     sync_timeout_seconds: int = limits.SYNC_TIMEOUT_SECONDS
@@ -46,3 +56,24 @@ class StackSettings(BaseSettings):
     level_seconds: tuple[float, ...] = (30.0, 300.0, 3600.0)
     snapshot_interval_seconds: float = 24 * 3600.0
     snapshot_retention_seconds: float = 72 * 3600.0
+
+    backup_bucket: str | None = None
+    """A second bucket, in another place: every backup is copied there with its blobs. Of this deployment alone."""
+    backup_endpoint_url: str | None = None
+    backup_region: str = "us-east-1"
+    backup_access_key_id: str | None = None
+    backup_secret_access_key: SecretStr | None = None
+    backups_keep_last: int = Field(default=7, ge=1)
+    backups_keep_daily: int = Field(default=14, ge=0)
+    """Days and weeks that had no backup do not count."""
+    backups_keep_weekly: int = Field(default=8, ge=0)
+
+    point_in_time_seconds: float = Field(default=limits.POINT_IN_TIME_SECONDS, ge=0)
+    """How far back a tenant can be restored: change files, prefixes and blobs are kept for it. Snapshots must be
+    retained as long (`snapshot_retention_seconds`)."""
+    gc_grace_seconds: float = Field(default=limits.COLLECT_GRACE_SECONDS_MIN, ge=limits.COLLECT_GRACE_SECONDS_MIN)
+    """How old a blob must be that nothing holds."""
+    backup_every_seconds: float = Field(default=24 * 3600.0, ge=0)
+    """Of each tenant, as the next two; 0: not by a schedule."""
+    verify_every_seconds: float = Field(default=24 * 3600.0, ge=0)
+    gc_every_seconds: float = Field(default=24 * 3600.0, ge=0)

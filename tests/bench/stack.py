@@ -48,6 +48,10 @@ class Stack:
         return self.data_dir / "queue.sqlite3"
 
     @property
+    def ingest_queue_path(self) -> Path:
+        return self.data_dir / "ingest.sqlite3"
+
+    @property
     def replicas_dir(self) -> Path:
         return self.data_dir / "runtime" / "replicas"
 
@@ -64,7 +68,7 @@ class Stack:
         with (self.data_dir / f"{name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "memoree.stack.processes", "api", *map(str, descriptors)),
-                env=self._environment(self.data_dir / name),
+                env=self.environment(self.data_dir / name),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -78,7 +82,8 @@ class Stack:
             for listener in listeners:
                 listener.close()
 
-    def _environment(self, runtime_dir: Path) -> dict[str, str]:
+    def environment(self, runtime_dir: Path) -> dict[str, str]:
+        """For a process of this deployment."""
         assert self.s3.endpoint_url is not None
         assert self.s3.access_key_id is not None and self.s3.secret_access_key is not None
         return {

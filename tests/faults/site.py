@@ -103,6 +103,11 @@ class Site:
             **self.overrides,
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process of this deployment."""
+        return {**os.environ, **environment_of(self._values())}
+
     @contextlib.contextmanager
     def writer(
         self,
@@ -134,7 +139,7 @@ class Site:
             "FAULTS_COMMAND_VERSION": command_version,
             "FAULTS_UNKNOWN_SECONDS": unknown_seconds,
         }
-        environment = {f"MEMOREE_{name.upper()}": _text(value) for name, value in values.items()}
+        environment = environment_of(values)
         environment |= {name: str(value) for name, value in test_settings.items() if value is not None}
         log_path = self.directory / f"writer-{uuid.uuid4().hex[:6]}.log"
         with log_path.open("wb") as log:
@@ -390,6 +395,10 @@ def child_pids(pid: int) -> list[int]:
 def descendants(pid: int) -> Sequence[int]:
     children = child_pids(pid)
     return [*children, *(grandchild for child in children for grandchild in descendants(child))]
+
+
+def environment_of(values: Mapping[str, Any]) -> dict[str, str]:
+    return {f"MEMOREE_{name.upper()}": _text(value) for name, value in values.items()}
 
 
 def _text(value: Any) -> str:

@@ -263,9 +263,20 @@ DAMAGES: dict[Kind, dict[str, str]] = {
         "an item that is gone": "DELETE FROM source_items",
         "a projection that is gone": "DELETE FROM projections",
         "feedback that is gone": "DELETE FROM feedback",
+        "an erasure that no commit made": "INSERT INTO erasures VALUES (1, 'ers_1', '2026-02-03')",
+        "an erasure that is gone": "UPDATE events SET entity_type = 'erasure' WHERE operation = 'feedback.record'",
         "a source of the future": "UPDATE sources SET commit_seq = 9001",
         "an item of the future": "UPDATE source_items SET commit_seq = 9001",
         "a projection of the future": "UPDATE projections SET commit_seq = 9001",
+    },
+    "erasure": {
+        "an erasure that erased nothing": "INSERT INTO erasures VALUES (1, 'ers_1', '2026-02-03')",
+        "artifacts and claims that an erasure left whole": """
+            INSERT INTO erasures VALUES (1, 'ers_1', '2026-02-03');
+            UPDATE artifacts SET erasure_row = 1; UPDATE claims SET erasure_row = 1;
+            UPDATE relations SET metadata = '{"because": "so"}';
+            UPDATE feedback SET note = (SELECT claim_id FROM claims LIMIT 1)
+        """,
     },
     "outcome": {
         "an idempotency record of no commit": """

@@ -17,7 +17,17 @@ from memoree.database import integrity
 from memoree.database.connection import open_writer
 from memoree.objects.audit import DirectoryAudit
 from memoree.objects.filesystem import FilesystemStore
-from memoree.verification import contradictions, counters, derivations, history, index, outcomes, revisions, sources
+from memoree.verification import (
+    contradictions,
+    counters,
+    derivations,
+    erasures,
+    history,
+    index,
+    outcomes,
+    revisions,
+    sources,
+)
 from memoree.verification.issue import Issue, Kind
 from memoree.verification.rule import Rule, breaches
 from memoree.verification.store import Report, verify
@@ -36,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     *sources.RULES,
     *history.RULES,
     *outcomes.RULES,
+    *erasures.RULES,
 )
 
 

@@ -110,7 +110,7 @@ def test_status_shows_what_runs(stack: Deployment) -> None:
     assert shown.returncode == 0, shown
     assert answer["running"] is answer["ready"] is answer["readiness"]["ready"] is True
     assert answer["url"] == stack.url
-    assert [child["name"] for child in answer["children"]] == ["supervised-writer", "api", "api"]
+    assert [child["name"] for child in answer["children"]] == ["supervised-writer", "ingest", "jobs", "api", "api"]
 
 
 def test_every_process_has_a_log_of_its_own(stack: Deployment) -> None:

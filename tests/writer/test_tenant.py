@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectStoreError, StoreUnavailable
 from memoree.queue import Message, QueueError
 from memoree.replication import layout
-from memoree.replication.head import HeadLost
+from memoree.replication.head import HeadFile, HeadLost
 from memoree.writer import tenant as tenant_module
 from memoree.writer.reign import BatchFailed, LeaseHeld
 from memoree.writer.tenant import FAULT_BACK_OFF_SECONDS, TenantActor
@@ -127,8 +129,6 @@ def test_faults_in_a_row_are_retried_ever_more_slowly(bench: Bench) -> None:
 
 
 async def _timed(bench: Bench, note: Callable[[float], None]) -> None:
-    import time
-
     await bench.actor.serve([message()])
     note(max(0.0, bench.actor.blocked_until - time.monotonic()))
 
@@ -140,6 +140,26 @@ def test_a_lease_of_another_is_waited_for_while_the_messages_return_soon(bench: 
 
     assert pauses == pytest.approx([12.0], abs=0.2)
     assert bench.queue.given_back == [(["m0"], 0.3)]
+
+
+def test_a_lease_is_waited_for_as_long_as_it_is_held(bench: Bench) -> None:
+    async def run() -> None:
+        head_file = HeadFile(bench.store, layout.tenant_prefix(TENANT))
+        held = await head_file.create(1, "00")
+        held = await head_file.swap(held, replace(held.head, owner=OWNER))
+        bench.begin_faults = [LeaseHeld(OWNER, 12.0)]
+        await bench.actor.serve([message()])
+        bench.store.reads.append(Fault.BEFORE)
+        for _ in ("no answer", "held"):
+            await bench.actor.look_at_lease()
+            assert bench.actor.waits_for_lease
+
+        await head_file.swap(held, replace(held.head, released_at="2026-03-02T20:41:07.000000000Z"))
+        await bench.actor.look_at_lease()
+        assert not bench.actor.waits_for_lease
+        assert bench.actor.blocked_until < time.monotonic()
+
+    asyncio.run(run())
 
 
 def test_a_newer_apis_command_blocks_without_ending_the_reign(bench: Bench) -> None:

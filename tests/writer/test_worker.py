@@ -30,6 +30,8 @@ class ScriptedActor:
         self.unleased = unleased
         self.holds_lease = False
         self.blocked_until = 0.0
+        self.waits_for_lease = False
+        self.lease_is_released = False
         self.used_at = self.idle_since = time.monotonic()
         self.serving = asyncio.Event()
         self.may_serve = asyncio.Event()
@@ -51,6 +53,10 @@ class ScriptedActor:
             raise self.fault
         await self._queue.ack(messages)
         self.used_at = self.idle_since = time.monotonic()
+
+    async def look_at_lease(self) -> None:
+        if self.lease_is_released:
+            self.blocked_until, self.waits_for_lease = 0.0, False
 
     async def settle(self) -> None:
         self.settling.set()
@@ -231,6 +237,20 @@ def test_a_blocked_tenant_is_not_asked_for_until_its_time_has_come(tmp_path: Pat
             await until(lambda: ["a"] in [list(groups) for groups in bench.queue.receives[seen:]])
             await until(lambda: list(bench.queue.receives[-1]) == [])
             assert time.monotonic() >= bench.actor("a").blocked_until
+
+    asyncio.run(run())
+
+
+def test_a_lease_that_is_given_up_early_is_noticed_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Bench(tmp_path) as bench:
+            await bench.served("a")
+            actor = bench.actor("a")
+            actor.waits_for_lease, actor.blocked_until = True, time.monotonic() + 3600
+            seen = len(bench.queue.receives)
+            await until(lambda: ["a"] in [list(groups) for groups in bench.queue.receives[seen:]])
+            actor.lease_is_released = True
+            await until(lambda: list(bench.queue.receives[-1]) == [])
 
     asyncio.run(run())
 

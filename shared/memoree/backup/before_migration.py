@@ -13,6 +13,7 @@ from memoree.backup.database import copy_database, flush, open_copy, remove_data
 from memoree.database.connection import open_reader, scalar
 from memoree.database.schema import SCHEMA_VERSION
 from memoree.errors import Code, MemoreeError
+from memoree.paths import MIGRATION_COPY_PREFIX
 
 COPIES_MAX = 100
 """Of one database and one version: a store is migrated again only after somebody put back an older file."""
@@ -43,6 +44,14 @@ def keep_before_migration(database: Path) -> Path:
         _make(database, copy, state)
         return copy
     raise MemoreeError(Code.CONFIG_ERROR, f"there are {COPIES_MAX} copies like {copy} already; remove some of them")
+
+
+def remove_copies(database: Path) -> None:
+    """For an erasure: whatever was kept of the database before it was migrated, by any version. The caller holds the
+    writer's lock."""
+    for copy in database.parent.glob(f"{MIGRATION_COPY_PREFIX}*"):
+        copy.unlink()
+    flush(database.parent)
 
 
 def _copy_path(database: Path, number: int) -> Path:

@@ -47,6 +47,9 @@ _PAGE = """
 """
 
 
+_OF_STATUS = "e.status IN (SELECT value FROM json_each(:statuses)) AND e.erasure_row IS NULL"
+
+
 def _pages(table: str, key: str, *, filters: str, delivered: str) -> Mapping[Horizon, str]:
     """The statement of a list for each horizon. `delivered` says how a row comes from the artifact `a`."""
     return {
@@ -60,13 +63,13 @@ def _pages(table: str, key: str, *, filters: str, delivered: str) -> Mapping[Hor
 _ARTIFACTS = _pages(
     "artifacts",
     "artifact_id",
-    filters="(:kind IS NULL OR e.kind = :kind) AND e.status IN (SELECT value FROM json_each(:statuses))",
+    filters=f"(:kind IS NULL OR e.kind = :kind) AND {_OF_STATUS}",
     delivered="a.row_id = e.row_id",
 )
 _CLAIMS = _pages(
     "claims",
     "claim_id",
-    filters="(:type IS NULL OR e.claim_type = :type) AND e.status IN (SELECT value FROM json_each(:statuses))",
+    filters=f"(:type IS NULL OR e.claim_type = :type) AND {_OF_STATUS}",
     delivered="""a.row_id IN (
                 SELECT r.artifact_row FROM claim_evidence AS c
                 JOIN artifact_revisions AS r ON r.row_id = c.artifact_revision_row

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from memoree.cli.jobs import progress, report, tenancy_options, with_site
 from memoree.cli.parsing import Command, current_invocation
 from memoree.cli.wrapper import perform
 
@@ -75,9 +76,20 @@ def doctor() -> int:
 
 
 @click.command(cls=Command)
-def verify() -> int:
+@tenancy_options
+@click.option("--full", is_flag=True, help="With --tenant: read every change file, blob and backup whole.")
+def verify(tenant: str | None, data: Path | None, full: bool) -> int:
     """Check the store against itself: rows, indexes, blobs, events, conflict cases.
 
-    The exit status is 0 whatever is found; read `ok` in the result. Where no store is, that is a CONFIG_ERROR.
+    The exit status is 0 whatever is found; read `ok` in the result. Where no store is, that is a CONFIG_ERROR. With
+    --tenant, everything that a deployment's bucket keeps of the tenant is checked, and the exit status is 1 when
+    something is wrong.
     """
-    return perform("verify", {})
+    if tenant is None:
+        if data is not None or full:
+            raise click.UsageError("--data and --full are for a deployment; name the --tenant")
+        return perform("verify", {})
+    from memoree.jobs.scheduled import verify as verify_all
+
+    done = with_site(data, lambda site: verify_all(site, tenant, full=full, progress=progress))
+    return report(done.result) or (1 if done.problems else 0)

@@ -6,7 +6,6 @@ variables. Without, the store in the data directory.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -43,6 +42,8 @@ def tenancy_options(function: Function) -> Function:
 
 def with_site(data: Path | None, work: Callable[[JobSite], Awaitable[Result]]) -> Result:
     """Run a job on a deployment. Raises `CONFIG_ERROR` when there is none."""
+    import asyncio
+
     return asyncio.run(_on_site(deployment_settings(data), work))
 
 
@@ -51,6 +52,8 @@ def with_tenancy(tenant: str | None, data: Path | None, work: Callable[[Tenancy]
     used."""
     if tenant is None and data is not None:
         raise click.UsageError("--data is for a deployment; name the --tenant")
+
+    import asyncio
 
     async def run() -> Result:
         async with _tenancy(tenant, data) as opened:
@@ -94,6 +97,12 @@ def say(text: str) -> None:
     """Progress for people, on standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+def progress(step: str) -> None:
+    """`say`, where somebody watches."""
+    if sys.stderr.isatty():
+        say(step)
 
 
 @asynccontextmanager

@@ -141,6 +141,32 @@ def writer(data_dir: Path | None) -> int:
     return work_as_writer(data_dir)
 
 
+@worker.command("ingest")
+@_data_dir_option("The directory of a running stack, to work for it.")
+def ingest(data_dir: Path | None) -> int:
+    """Apply the messages of connectors until stopped.
+
+    The deployment is the running stack in DIR, or described by MEMOREE_ variables; without either it is the store in
+    the data directory.
+    """
+    from memoree.cli.ingestion import work_for_connectors
+
+    return work_for_connectors(data_dir)
+
+
+@worker.command("jobs")
+@_data_dir_option("The directory of a running stack, to work for it.")
+def jobs(data_dir: Path | None) -> int:
+    """Run backups, verifications and garbage collection on schedule until stopped.
+
+    Of several such processes one does the work. The deployment is the running stack in DIR, or described by MEMOREE_
+    variables; MEMOREE_BACKUP_EVERY_SECONDS and its like say how often.
+    """
+    from memoree.cli.working import work_on_schedule
+
+    return work_on_schedule(data_dir)
+
+
 def _stack_dir(data_dir: Path | None) -> Path:
     from memoree.paths import discover
 

@@ -15,7 +15,7 @@ from memoree.objects.s3 import S3Store
 from memoree.replication.head import Head
 from memoree.replication.rebuild import rebuild_head
 from memoree.settings import StackSettings
-from memoree.stack.processes import configure_logging, run_writer
+from memoree.stack.processes import configure_logging, run_jobs, run_writer
 
 
 def work_as_writer(data_dir: Path | None) -> int:
@@ -23,6 +23,14 @@ def work_as_writer(data_dir: Path | None) -> int:
     settings = deployment_settings(data_dir)
     configure_logging()
     asyncio.run(run_writer(settings, supervised=False))
+    return 0
+
+
+def work_on_schedule(data_dir: Path | None) -> int:
+    """Until SIGTERM or SIGINT. Raises `CONFIG_ERROR` when there is no such deployment."""
+    settings = deployment_settings(data_dir)
+    configure_logging()
+    asyncio.run(run_jobs(settings))
     return 0
 
 

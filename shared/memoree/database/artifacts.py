@@ -14,11 +14,11 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one, scalar
-from memoree.database.entry import Entry
+from memoree.database.entry import ERASED, Entry, erased_entry
 from memoree.owner import Owner
 
 _ENTITY = """a.artifact_id, a.kind, a.workspace_id, a.project_id, a.task_id, a.component, a.status, a.forgotten_reason,
-    a.head_row, a.revision_count, a.created_at, a.sys_from"""
+    a.head_row, a.revision_count, a.created_at, a.sys_from, a.erasure_row"""
 _REVISION = """r.revision_id, r.revision_number, r.title, r.media_type, r.blob_hash, r.size_bytes, r.provenance,
     r.actor, r.created_at, r.sys_from"""
 
@@ -33,7 +33,9 @@ _ALL = f"""
     SELECT {_ENTITY}, {_REVISION} FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
     ORDER BY r.row_id
 """  # noqa: S608
+_REVISIONS = f"SELECT {_REVISION} FROM artifact_revisions r WHERE r.artifact_row = ? ORDER BY r.row_id"  # noqa: S608
 _FORGOTTEN = "SELECT artifact_id, forgotten_reason FROM artifacts WHERE status = 'forgotten'"
+_ERASED = "SELECT artifact_id, erasure_row FROM artifacts WHERE erasure_row IS NOT NULL"
 _BODY = "SELECT body FROM artifact_revisions WHERE row_id = ?"
 
 _INSERT = """
@@ -49,11 +51,22 @@ _INSERT_REVISION = """
 _MOVE_HEAD = "UPDATE artifacts SET head_row = ?2, revision_count = revision_count + 1 WHERE row_id = ?1"
 _CLOSE_REVISION = "UPDATE artifact_revisions SET sys_to = ?2 WHERE row_id = ?1"
 _FORGET = "UPDATE artifacts SET status = 'forgotten', forgotten_reason = ?2, sys_to = ?3 WHERE row_id = ?1"
+_ERASE = """
+    UPDATE artifacts SET kind = ?2, status = 'forgotten', forgotten_reason = ?2, sys_to = coalesce(sys_to, ?3),
+        erasure_row = ?3
+    WHERE row_id = ?1
+"""
+_EMPTY_REVISIONS = """
+    UPDATE artifact_revisions SET title = '', media_type = '', blob_hash = zeroblob(32), body = x'', provenance = '{}',
+        actor = NULL, sys_to = coalesce(sys_to, ?2)
+    WHERE artifact_row = ?1
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The logical artifact. `row_id` is the commit that created it, `head_row` the one of its current revision."""
+    """The logical artifact. `row_id` is the commit that created it, `head_row` the one of its current revision,
+    `erasure_row` the one that erased it."""
 
     artifact_id: str
     kind: str
@@ -64,6 +77,7 @@ class Artifact:
     revision_count: int
     created_at: str
     row_id: int
+    erasure_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +119,11 @@ def find_revision(db: apsw.Connection, artifact: Artifact, revision_id: str) -> 
 def page(db: apsw.Connection, artifact: Artifact, *, before: int, limit: int) -> list[Revision]:
     """Up to `limit` revisions with a number below `before`, newest first."""
     return [Revision(*row) for row in db.execute(_PAGE, (artifact.row_id, before, limit))]
+
+
+def revisions(db: apsw.Connection, artifact: Artifact) -> list[Revision]:
+    """All of them, oldest first."""
+    return [Revision(*row) for row in db.execute(_REVISIONS, (artifact.row_id,))]
 
 
 def body(db: apsw.Connection, revision: Revision) -> bytes | None:
@@ -169,12 +188,21 @@ def forget(db: apsw.Connection, artifact: Artifact, reason: str, commit_seq: int
     db.execute(_CLOSE_REVISION, (artifact.head_row, commit_seq))
 
 
+def erase(db: apsw.Connection, artifact: Artifact, commit_seq: int) -> None:
+    """Leave its ids, owner, order, instants and sizes. A body of no bytes is no blob for anybody who looks for blobs,
+    and 32 zero bytes are no digest: a short text could be guessed from its own."""
+    db.execute(_ERASE, (artifact.row_id, ERASED, commit_seq))
+    db.execute(_EMPTY_REVISIONS, (artifact.row_id, commit_seq))
+
+
 def entries(db: apsw.Connection) -> Iterator[Entry]:
-    """What the integrity sum counts: every revision, and every tombstone."""
+    """What the integrity sum counts: every revision, every tombstone, and every erasure."""
     for artifact, revision in every_revision(db):
         yield revision_entry(artifact, revision)
     for artifact_id, reason in db.execute(_FORGOTTEN):
         yield forgotten_entry(str(artifact_id), str(reason))
+    for artifact_id, erasure_row in db.execute(_ERASED):
+        yield erased_entry("artifacts", str(artifact_id), int(str(erasure_row)))
 
 
 def forgotten_entry(artifact_id: str, reason: str) -> Entry:

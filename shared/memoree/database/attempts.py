@@ -15,6 +15,10 @@ Status = Literal["applied", "refused", "expired"]
 _COLUMNS = "attempt_id, status, code, error, idempotency_row, replayed, batch"
 _FIND = f"SELECT {_COLUMNS} FROM attempts WHERE attempt_id = ?"  # noqa: S608 - constant columns
 _INSERT = f"INSERT INTO attempts ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_ERASE_ERRORS = """
+    UPDATE attempts SET error = json_object('code', code, 'message', ?, 'details', NULL)
+    WHERE error IS NOT NULL AND status <> 'expired'
+"""
 _PRUNE_ERRORS = "UPDATE attempts SET error = NULL WHERE error IS NOT NULL AND batch <= ?"
 _PRUNE_ROWS = "DELETE FROM attempts WHERE attempt_id < ?"
 
@@ -50,6 +54,13 @@ def insert(db: apsw.Connection, attempt: Attempt) -> None:
             attempt.batch,
         ),
     )
+
+
+def erase_errors(db: apsw.Connection, message: str) -> int:
+    """Put another message in place of every refusal that is still kept; returns how many there were. Which of them
+    quote an erased text cannot be told."""
+    db.execute(_ERASE_ERRORS, (message,))
+    return db.changes()
 
 
 def prune(db: apsw.Connection, *, errors_to_batch: int, rows_before: AttemptId) -> None:

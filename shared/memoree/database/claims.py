@@ -12,13 +12,14 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one
-from memoree.database.entry import Entry
+from memoree.database.entry import ERASED, Entry, erased_entry
 from memoree.owner import Owner
 
 Presentation = Literal["active", "conflicted"]
 
 _ENTITY = """c.claim_id, c.claim_type, c.workspace_id, c.project_id, c.task_id, c.component, c.status,
-    c.retraction_reason, c.valid_from, c.valid_until, c.head_row, c.revision_count, c.created_at, c.sys_from"""
+    c.retraction_reason, c.valid_from, c.valid_until, c.head_row, c.revision_count, c.created_at, c.sys_from,
+    c.erasure_row"""
 _REVISION = "r.revision_id, r.revision_number, r.statement, r.confidence, r.actor, r.created_at, r.sys_from"
 
 _FIND = f"SELECT {_ENTITY} FROM claims c WHERE c.claim_id = ?"  # noqa: S608 - constant columns
@@ -32,6 +33,7 @@ _PAGE = f"""
 _ALL = f"""
     SELECT {_ENTITY}, {_REVISION} FROM claim_revisions r JOIN claims c ON c.row_id = r.claim_row ORDER BY r.row_id
 """  # noqa: S608
+_REVISIONS = f"SELECT {_REVISION} FROM claim_revisions r WHERE r.claim_row = ? ORDER BY r.row_id"  # noqa: S608
 _EVIDENCE = """
     SELECT e.claim_revision_row, a.artifact_id, r.revision_id, r.row_id, e.start_byte, e.end_byte
     FROM claim_evidence e
@@ -41,12 +43,13 @@ _EVIDENCE = """
     ORDER BY e.claim_revision_row, e.ordinal
 """
 _CITABLE = """
-    SELECT r.revision_id, a.artifact_id, r.row_id, r.size_bytes
+    SELECT r.revision_id, a.artifact_id, r.row_id, r.size_bytes, a.erasure_row IS NOT NULL
     FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
     WHERE r.revision_id IN (SELECT value FROM json_each(?))
 """
 
 _RETRACTED = "SELECT claim_id, retraction_reason FROM claims WHERE status = 'retracted'"
+_ERASED = "SELECT claim_id, erasure_row FROM claims WHERE erasure_row IS NOT NULL"
 
 _INSERT = """
     INSERT INTO claims (row_id, claim_id, claim_type, workspace_id, project_id, task_id, component, status,
@@ -66,11 +69,24 @@ _SUPERSEDE = "UPDATE claims SET status = 'superseded', sys_to = ?2 WHERE row_id 
 _RETRACT = """
     UPDATE claims SET status = 'retracted', retraction_reason = ?2, sys_to = coalesce(sys_to, ?3) WHERE row_id = ?1
 """
+_ERASE = """
+    UPDATE claims SET status = 'retracted', retraction_reason = ?2, valid_from = NULL, valid_until = NULL,
+        sys_to = coalesce(sys_to, ?3), erasure_row = ?3
+    WHERE row_id = ?1
+"""
+_EMPTY_REVISIONS = """
+    UPDATE claim_revisions SET statement = '', confidence = NULL, actor = NULL, sys_to = coalesce(sys_to, ?2)
+    WHERE claim_row = ?1
+"""
+_DELETE_EVIDENCE = """
+    DELETE FROM claim_evidence WHERE claim_revision_row IN (SELECT row_id FROM claim_revisions WHERE claim_row = ?)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The logical claim and its lifecycle. Instants are in stored form; `row_id` is the commit that created it."""
+    """The logical claim and its lifecycle. Instants are in stored form; `row_id` is the commit that created it,
+    `erasure_row` the one that erased it."""
 
     claim_id: str
     claim_type: str
@@ -83,6 +99,7 @@ class Claim:
     revision_count: int
     created_at: str
     row_id: int
+    erasure_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +133,7 @@ class Citable:
     artifact_id: str
     row_id: int
     size_bytes: int
+    is_erased: bool
 
 
 _ENTITY_COLUMNS = len(fields(Claim)) + len(fields(Owner)) - 1
@@ -151,6 +169,11 @@ def find_revision(db: apsw.Connection, claim: Claim, revision_id: str) -> Revisi
 def page(db: apsw.Connection, claim: Claim, *, before: int, limit: int) -> list[Revision]:
     """Up to `limit` revisions with a number below `before`, newest first."""
     return [Revision(*row) for row in db.execute(_PAGE, (claim.row_id, before, limit))]
+
+
+def revisions(db: apsw.Connection, claim: Claim) -> list[Revision]:
+    """All of them, oldest first."""
+    return [Revision(*row) for row in db.execute(_REVISIONS, (claim.row_id,))]
 
 
 def evidence(db: apsw.Connection, revision_rows: Sequence[int]) -> Mapping[int, Sequence[Evidence]]:
@@ -240,13 +263,23 @@ def retract(db: apsw.Connection, claim: Claim, reason: str, commit_seq: int) -> 
     db.execute(_CLOSE_REVISION, (claim.head_row, commit_seq))
 
 
+def erase(db: apsw.Connection, claim: Claim, commit_seq: int) -> int:
+    """Leave its ids, type, owner, order and instants; returns how many citations it had."""
+    db.execute(_ERASE, (claim.row_id, ERASED, commit_seq))
+    db.execute(_EMPTY_REVISIONS, (claim.row_id, commit_seq))
+    db.execute(_DELETE_EVIDENCE, (claim.row_id,))
+    return db.changes()
+
+
 def entries(db: apsw.Connection) -> Iterator[Entry]:
-    """What the integrity sum counts: every revision with its evidence, and every retraction. That a claim is superseded
-    follows from a relation, that it is conflicted from a case; those are counted there."""
+    """What the integrity sum counts: every revision with its evidence, every retraction and every erasure. That a claim
+    is superseded follows from a relation, that it is conflicted from a case; those are counted there."""
     for claim, revision in every_revision(db):
         yield revision_entry(claim, revision, evidence(db, [revision.row_id]).get(revision.row_id, ()))
     for claim_id, reason in db.execute(_RETRACTED):
         yield retraction_entry(str(claim_id), str(reason))
+    for claim_id, erasure_row in db.execute(_ERASED):
+        yield erased_entry("claims", str(claim_id), int(str(erasure_row)))
 
 
 def retraction_entry(claim_id: str, reason: str) -> Entry:

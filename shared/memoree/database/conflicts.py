@@ -39,7 +39,9 @@ _CONTESTED = """
 _PAGE = f"""
     SELECT {_COLUMNS} FROM conflict_cases c JOIN relations e ON e.row_id = c.relation_row
     WHERE c.state IN ('open', 'stale') AND (:include_stale OR c.state = 'open') AND c.case_sequence < :before
-    AND {VISIBLE}
+    AND {VISIBLE} AND NOT EXISTS (
+        SELECT 1 FROM claims x
+        WHERE x.row_id IN (c.source_claim_row, c.target_claim_row) AND x.erasure_row IS NOT NULL)
     ORDER BY c.case_sequence DESC
 """  # noqa: S608
 _EVENTS = """
@@ -98,7 +100,8 @@ def is_contested(db: apsw.Connection, claim_row: int) -> bool:
 
 
 def newest_first(db: apsw.Connection, scope: Mapping[str, Any], *, include_stale: bool, before: int) -> Iterator[Case]:
-    """Cases opened before that one whose relation is visible in the scope; never resolved ones."""
+    """Cases opened before that one whose relation is visible in the scope; never resolved ones, nor those of a claim
+    that was erased."""
     bindings = {**scope, "include_stale": include_stale, "before": before}
     for row in db.execute(_PAGE, bindings):
         yield Case(*row)

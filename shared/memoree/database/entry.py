@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+ERASED = "erased"
+"""What stands in place of a text that was erased and of which one is required."""
+
 
 class Entry(NamedTuple):
     """One counted fact: a row of a table, or a change of it. `content` is a digest of what it holds, or its text."""
@@ -12,3 +15,7 @@ class Entry(NamedTuple):
     key: str
     revision: str
     content: bytes
+
+
+def erased_entry(table: str, entity_id: str, erasure_row: int) -> Entry:
+    return Entry(table, entity_id, ERASED, str(erasure_row).encode())

@@ -9,7 +9,7 @@ import apsw
 import orjson
 from blake3 import blake3
 
-from memoree.database.connection import scalar
+from memoree.database.connection import one, scalar
 from memoree.database.entry import Entry
 
 _ALL = """
@@ -17,14 +17,29 @@ _ALL = """
     FROM events ORDER BY commit_seq
 """
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_AT = """
+    SELECT commit_seq, event_id, hlc, operation, entity_type, entity_id, revision_id, actor, payload, created_at
+    FROM events WHERE commit_seq = ?
+"""
+_UPDATE = "UPDATE events SET entity_id = ?2, revision_id = ?3, actor = ?4, payload = ?5 WHERE commit_seq = ?1"
 
+
+RESTORED = "store.restored"
+"""The operation of the one event that may leave a gap before it: an earlier state took the place of a later one."""
 
 _FIRST = "SELECT event_id FROM events ORDER BY commit_seq LIMIT 1"
+_LAST_RESTORE = "SELECT max(created_at) FROM events WHERE operation = 'store.restored'"
 
 
 def birth(db: apsw.Connection) -> str:
     """What tells a store apart from another one in the same place; empty until the first commit."""
     return str(scalar(db, _FIRST) or "")
+
+
+def last_restore(db: apsw.Connection) -> str | None:
+    """When this store was last put back to an earlier state, in stored form; looks through the whole log."""
+    found: str | None = scalar(db, _LAST_RESTORE)
+    return found
 
 
 class Change(NamedTuple):
@@ -54,6 +69,17 @@ class Event(NamedTuple):
 
 def insert(db: apsw.Connection, event: Event) -> None:
     db.execute(_INSERT, event)
+
+
+def at(db: apsw.Connection, commit_seq: int) -> Event:
+    row = one(db, _AT, (commit_seq,))
+    assert row is not None, "every commit number but those of a restore has its event"
+    return Event(*row)
+
+
+def replace_content(db: apsw.Connection, event: Event) -> None:
+    """For an erasure: store an event again without what it told of content."""
+    db.execute(_UPDATE, (event.commit_seq, event.entity_id, event.revision_id, event.actor, event.payload))
 
 
 def entries(db: apsw.Connection) -> Iterator[Entry]:

@@ -8,8 +8,8 @@ and those of two stores cannot be compared.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apsw
@@ -36,6 +36,16 @@ _PAGE = f"""
 """  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM feedback ORDER BY row_id"  # noqa: S608
 _INSERT = f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+
+_NAMING = f"""
+    SELECT {_COLUMNS} FROM feedback WHERE EXISTS (
+        SELECT 1 FROM json_each(?) named
+        WHERE instr(feedback.citations, named.value) OR instr(feedback.note, named.value))
+"""  # noqa: S608
+_ERASE = """
+    UPDATE feedback SET query_fingerprint = ?2, retained_query = NULL, citations = '[]', note = NULL, actor = NULL
+    WHERE row_id = ?1
+"""
 
 _KEY = "SELECT key FROM feedback_key"
 _INSERT_KEY = "INSERT INTO feedback_key (id, key) VALUES (1, ?)"
@@ -75,6 +85,25 @@ def page(db: apsw.Connection, reader: Owner, *, before: int, limit: int, retaine
         "limit": limit,
     }
     return map(_feedback, db.execute(_PAGE, bindings))
+
+
+def naming(db: apsw.Connection, entity_ids: Sequence[str]) -> list[Feedback]:
+    """Every record whose citations or note name one of the entities. Looks through the whole table."""
+    return [_feedback(row) for row in db.execute(_NAMING, (orjson.dumps(entity_ids).decode(),))]
+
+
+def erase(db: apsw.Connection, feedback: Feedback) -> Feedback:
+    """Leave the outcome, whose it was and when. With the key at hand, a fingerprint gives a short query away."""
+    erased = replace(
+        feedback,
+        query_fingerprint=bytes(KEY_BYTES).hex(),
+        retained_query=None,
+        citations="[]",
+        note=None,
+        actor=None,
+    )
+    db.execute(_ERASE, (erased.row_id, erased.query_fingerprint))
+    return erased
 
 
 def insert(db: apsw.Connection, feedback: Feedback) -> None:

@@ -13,7 +13,9 @@ from blake3 import blake3
 from memoree.database import (
     artifacts,
     claims,
+    condemned,
     conflicts,
+    erasures,
     events,
     feedback,
     idempotency,
@@ -23,7 +25,19 @@ from memoree.database import (
 )
 from memoree.database.entry import Entry
 
-_KEEPERS = (artifacts, claims, relations, conflicts, sources, projections, feedback, events, idempotency)
+_KEEPERS = (
+    artifacts,
+    claims,
+    relations,
+    conflicts,
+    sources,
+    projections,
+    feedback,
+    events,
+    idempotency,
+    condemned,
+    erasures,
+)
 """The modules whose tables are counted; each tells its entries."""
 
 _BYTES = 32
@@ -41,9 +55,14 @@ class Sum:
     def add(self, entry: Entry) -> None:
         self._value = (self._value + _number(entry)) % _MODULUS
 
+    def remove(self, entry: Entry) -> None:
+        """Count a row no longer that holds only the present and is gone."""
+        self._value = (self._value - _number(entry)) % _MODULUS
+
     def replace(self, old: Entry, new: Entry) -> None:
         """Count the present state of a row that changes in place of its last one."""
-        self._value = (self._value - _number(old) + _number(new)) % _MODULUS
+        self.remove(old)
+        self.add(new)
 
     def to_bytes(self) -> bytes:
         return self._value.to_bytes(_BYTES)

@@ -7,7 +7,7 @@ A row holds the present. Its row id is the commit that made it, and the row of a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, Literal
 
 import apsw
@@ -16,7 +16,7 @@ from blake3 import blake3
 
 from memoree.database.artifacts import Artifact, Revision
 from memoree.database.connection import one
-from memoree.database.entry import Entry
+from memoree.database.entry import ERASED, Entry
 
 ProjectionStatus = Literal["active", "dropped"]
 
@@ -33,6 +33,7 @@ _OF_ARTIFACT = f"""
     {_SELECT} WHERE r.artifact_row = :artifact AND (:revision IS NULL OR r.row_id = :revision)
     ORDER BY p.updated_at DESC, p.projection_id LIMIT :limit
 """
+_EVERY_OF_ARTIFACT = f"{_SELECT} WHERE r.artifact_row = ? ORDER BY p.row_id"
 _ALL = f"{_SELECT} ORDER BY p.row_id"
 
 _INSERT = "INSERT INTO projections VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -42,6 +43,7 @@ _UPDATE = """
         commit_seq = ?13
     WHERE row_id = ?1
 """
+_ERASE_KEY = "UPDATE projections SET projection_key = ?2 WHERE row_id = ?1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,28 @@ def of_artifact(
     """Up to `limit` projections of the artifact, or of one revision of it: those touched last come first."""
     bindings = {"artifact": artifact.row_id, "revision": revision and revision.row_id, "limit": limit}
     return map(_projection, db.execute(_OF_ARTIFACT, bindings))
+
+
+def every_of_artifact(db: apsw.Connection, artifact: Artifact) -> list[Projection]:
+    return [_projection(row) for row in db.execute(_EVERY_OF_ARTIFACT, (artifact.row_id,))]
+
+
+def erase(db: apsw.Connection, projection: Projection, *, updated_at: str, commit_seq: int) -> Projection:
+    """Leave the ids and the spans; its key, which a revision has once, becomes its id."""
+    spans = projection.payload.evidence_spans
+    erased = replace(
+        projection,
+        projection_key=projection.projection_id,
+        payload=Payload(ERASED, "", spans, "", "", "", "{}"),
+        status="dropped",
+        dropped_reason=ERASED,
+        actor=None,
+        updated_at=updated_at,
+        commit_seq=commit_seq,
+    )
+    update(db, erased)
+    db.execute(_ERASE_KEY, (erased.row_id, erased.projection_key))
+    return erased
 
 
 def insert(db: apsw.Connection, projection: Projection) -> None:

@@ -40,6 +40,11 @@ PAGES: Mapping[Direction, str] = {
     "both": f"{_OUTGOING} UNION ALL {_INCOMING} {_NEWEST_FIRST}",
 }
 """An edge never joins an entity to itself, so no edge is on both sides of one anchor."""
+_ABOUT = f"""
+    SELECT {_COLUMNS} FROM relations e WHERE e.source_id = ?1
+    UNION ALL SELECT {_COLUMNS} FROM relations e WHERE e.target_id = ?1
+"""  # noqa: S608
+_EMPTY = "UPDATE relations SET metadata = '{}' WHERE row_id = ?"
 _INSERT = """
     INSERT INTO relations (relation_id, source_type, source_id, relation, target_type, target_id, metadata, created_at,
         row_id, workspace_id, project_id, task_id, component)
@@ -109,6 +114,16 @@ def page(
         "limit": limit,
     }
     return list(map(Relation._make, db.execute(PAGES[direction], bindings)))
+
+
+def about(db: apsw.Connection, entity_id: str) -> list[Relation]:
+    """Every edge from or to an entity."""
+    return [Relation._make(row) for row in db.execute(_ABOUT, (entity_id,))]
+
+
+def erase_metadata(db: apsw.Connection, relation: Relation) -> Relation:
+    db.execute(_EMPTY, (relation.row_id,))
+    return relation._replace(metadata="{}")
 
 
 def insert(db: apsw.Connection, relation: Relation) -> None:

@@ -11,7 +11,7 @@ from memoree.database import index, integrity
 from memoree.database.connection import scalar
 from memoree.errors import Code, MemoreeError, shown
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 EMPTY_INTEGRITY = bytes(32)
 MIGRATION_RETRY_SECONDS = 5.0
 
@@ -96,4 +96,6 @@ def _apply(db: apsw.Connection, version: int) -> None:
         db.execute("UPDATE meta SET schema_version = ?, integrity = ?", (version, counted))
     elif version == 3:
         index.rebuild(db)
+        db.execute("UPDATE meta SET schema_version = ?", (version,))
+    else:
         db.execute("UPDATE meta SET schema_version = ?", (version,))

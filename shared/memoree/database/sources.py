@@ -7,7 +7,7 @@ A row holds the present; what it was before is in the audit events. The row id i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import apsw
@@ -15,7 +15,7 @@ import orjson
 from blake3 import blake3
 
 from memoree.database.connection import one, scalar
-from memoree.database.entry import Entry
+from memoree.database.entry import ERASED, Entry
 from memoree.owner import Owner
 
 Health = Literal["unknown", "healthy", "degraded", "error"]
@@ -38,6 +38,9 @@ _NAMED = """
     WHERE workspace_id = ? AND project_id = ? AND coalesce(task_id, '') = coalesce(?, '') AND name = ?
 """
 _FIND_ITEM = f"SELECT {_ITEM} {_ITEMS} WHERE i.source_row = ? AND i.external_id = ?"
+_ITEMS_OF_ARTIFACT = f"""
+    SELECT s.source_id, {_ITEM} {_ITEMS} JOIN sources s ON s.row_id = i.source_row WHERE i.artifact_row = ?
+"""
 _ITEMS_OF = f"SELECT {_ITEM} {_ITEMS} WHERE i.source_row = ? ORDER BY i.row_id"
 
 _INSERT = "INSERT INTO sources VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -52,6 +55,7 @@ _UPDATE_ITEM = """
         state = ?6, observed_at = ?7, withdrawn_at = ?8, withdrawal_reason = ?9, updated_at = ?10, commit_seq = ?11
     WHERE row_id = ?1
 """
+_RENAME_ITEM = "UPDATE source_items SET external_id = ?2 WHERE row_id = ?1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,30 @@ def named(db: apsw.Connection, owner: Owner, name: str) -> str | None:
 def find_item(db: apsw.Connection, source: Source, external_id: str) -> Item | None:
     row = one(db, _FIND_ITEM, (source.row_id, external_id))
     return Item(*row) if row else None
+
+
+def items_of_artifact(db: apsw.Connection, artifact_row: int) -> list[tuple[str, Item]]:
+    """The items that an artifact stands for now, each with the id of its source."""
+    rows: Iterator[tuple[Any, ...]] = db.execute(_ITEMS_OF_ARTIFACT, (artifact_row,))
+    return [(source_id, Item(*row)) for source_id, *row in rows]
+
+
+def erase_item(db: apsw.Connection, item: Item, *, at: str, commit_seq: int) -> Item:
+    """Withdrawn, and known by its row only: what it was called elsewhere goes with what it said."""
+    erased = replace(
+        item,
+        external_id=f"{ERASED}:{item.row_id}",
+        external_revision=ERASED,
+        payload_digest=bytes(len(item.payload_digest)),
+        state="withdrawn",
+        withdrawn_at=item.withdrawn_at or at,
+        withdrawal_reason=ERASED,
+        updated_at=at,
+        commit_seq=commit_seq,
+    )
+    update_item(db, erased)
+    db.execute(_RENAME_ITEM, (erased.row_id, erased.external_id))
+    return erased
 
 
 def insert(db: apsw.Connection, source: Source) -> None:

@@ -128,6 +128,11 @@ class Tokens:
             raise _unauthenticated("the bearer token has expired")
         return principal
 
+    def names(self, tenant: str) -> bool:
+        """Whether some token is of this tenant."""
+        self._look_again_if_due()
+        return any(principal.tenant == tenant for _, principal in self._table.principals.values())
+
     def check(self) -> Check:
         """Red while no token can be accepted because of the file."""
         self._look_again_if_due()

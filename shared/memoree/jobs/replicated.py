@@ -42,13 +42,14 @@ class ReplicatedTenancy:
 @dataclass(frozen=True, slots=True)
 class JobSite:
     """A replicated deployment as jobs see it. `writer` is what a job needs that takes a reign of its own; `scratch` is
-    this process's directory for files that are gone with it."""
+    this process's directory for files that are gone with it, `second` the bucket where backups are kept once more."""
 
     settings: StackSettings
     store: ObjectStore
     service: ReplicatedService
     writer: WriterEnvironment
     scratch: ProcessDirectory
+    second: ObjectStore | None = None
 
     def tenancy(self, tenant: str) -> ReplicatedTenancy:
         return ReplicatedTenancy(tenant, self.store, self.service, self.writer.clock)

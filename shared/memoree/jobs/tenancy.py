@@ -49,9 +49,8 @@ class Tenancy(Protocol):
         undecided after `SUBMIT_SECONDS_MAX`."""
 
 
-async def submitted(service: Service, tenant: str, operation: str, input: Mapping[str, Any], key: str) -> Reply:
-    """A successful reply to a job's mutation: the identical request is sent until it is decided. Raises as
-    `Tenancy.submit`."""
+def request_of(operation: str, input: Mapping[str, Any], key: str) -> Request:
+    """A job's mutation as a service takes it."""
     envelope = Envelope(
         request_id=f"req_{new_ulid()}",
         op=operation,
@@ -60,7 +59,13 @@ async def submitted(service: Service, tenant: str, operation: str, input: Mappin
         context_source="explicit",
         input=dict(input),
     )
-    request = Request(envelope, validate(envelope))
+    return Request(envelope, validate(envelope))
+
+
+async def submitted(service: Service, tenant: str, operation: str, input: Mapping[str, Any], key: str) -> Reply:
+    """A successful reply to a job's mutation: the identical request is sent until it is decided. Raises as
+    `Tenancy.submit`."""
+    request = request_of(operation, input, key)
     deadline = time.monotonic() + SUBMIT_SECONDS_MAX
     while True:
         reply = await service.call(tenant, request, wait_seconds=limits.WRITE_WAIT_SECONDS_MAX)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from memoree.objects import ObjectMissing, ObjectStoreError
-from memoree.objects.blobs import blob_key, blob_prefix
+from memoree.objects.blobs import blob_key, blob_prefix, digest_in
 from memoree.objects.filesystem import FilesystemStore
 
 MISSING = "is missing from the store"
@@ -53,8 +53,8 @@ class DirectoryAudit:
         wanted = next(referenced, None)
         try:
             for key in self._store.keys_sync(prefix):
-                digest = key.rpartition("/")[2]
-                if not self._is_blob(key, digest):
+                digest = digest_in(self._tenant, key)
+                if digest is None:
                     yield BlobFault(key, "is not the name of a blob")
                     continue
                 while wanted is not None and wanted.digest.hex() < digest:
@@ -70,12 +70,6 @@ class DirectoryAudit:
         while wanted is not None:
             yield from self._faults_of(wanted.digest.hex(), wanted.size)
             wanted = next(referenced, None)
-
-    def _is_blob(self, key: str, digest: str) -> bool:
-        try:
-            return blob_key(self._tenant, digest) == key
-        except ValueError:
-            return False
 
     def _faults_of(self, digest: str, size: int | None) -> Iterator[BlobFault]:
         """`size` is `None` for a blob that nothing refers to, which may also be gone since the directory was read."""

@@ -55,6 +55,12 @@ def blob_key(tenant: str, digest: str) -> str:
     return f"{blob_prefix(tenant)}{digest[:2]}/{digest}"
 
 
+def digest_in(tenant: str, key: str) -> str | None:
+    """The digest of the blob under a key; `None` for an object that is no blob of the tenant's."""
+    digest = key.rpartition("/")[2]
+    return digest if _DIGEST.fullmatch(digest) is not None and blob_key(tenant, digest) == key else None
+
+
 class BlobCache:
     """Least recently used blobs of all tenants, bounded in bytes; safe to share between threads."""
 

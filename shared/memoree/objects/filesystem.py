@@ -116,6 +116,11 @@ class FilesystemStore:
         with _os_errors(key), self._opened(key) as descriptor:
             return os.fstat(descriptor).st_size
 
+    def modified_sync(self, key: str) -> datetime:
+        """When the object was written, without reading it. Raises `ObjectMissing`."""
+        with _os_errors(key), self._opened(key) as descriptor:
+            return datetime.fromtimestamp(os.fstat(descriptor).st_mtime, UTC)
+
     def get_range_sync(self, key: str, start: int, stop: int, *, if_match: str | None = None) -> ObjectRange:
         """As `ObjectStore.get_range`."""
         with _os_errors(key), self._opened(key) as descriptor:

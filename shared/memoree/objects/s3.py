@@ -71,6 +71,8 @@ COPY_CONCURRENCY = 4
 CLOCK_SKEW_SECONDS_MAX = 14 * 60
 """Stores refuse signatures beyond 15 minutes; a refusal with clocks this far apart is blamed on them."""
 
+PASSING_TAG = ("memoree-keep", "day")
+
 FREE_FORM_LEVELS = 2
 """`tenants/<tenant>/`: names above this depth are anyone's, those below it have one shape per level (§7)."""
 
@@ -280,6 +282,17 @@ class S3Store:
         return PresignedPut(url, {"Content-Length": str(size)})
 
     # ---- beyond the protocol
+
+    def presigned_get(self, key: str, *, expires_seconds: int, content_type: str, disposition: str) -> str:
+        """A URL that answers with the object under these headers until it expires, or this process's own credentials
+        do."""
+        shown = {"ResponseContentType": content_type, "ResponseContentDisposition": disposition}
+        return self._presigned("get_object", key, expires_seconds, **shown)
+
+    async def put_passing(self, key: str, body: bytes) -> None:
+        """An object that nobody needs tomorrow. The bucket's lifecycle goes by its tag, `PASSING_TAG`."""
+        with _errors(f"PUT {check_key(key)!r}"):
+            await self._repeating.put_object(Bucket=self._bucket, Key=key, Body=body, Tagging="=".join(PASSING_TAG))
 
     async def delete_many(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete up to a thousand keys per request; returns key → reason for **every** key not confirmed

@@ -15,7 +15,7 @@ from memoree.database import artifacts as rows
 from memoree.database.artifacts import Artifact, Revision
 from memoree.database.index import index_artifact_revision
 from memoree.envelope import WireModel
-from memoree.errors import Code, MemoreeError, invalid, not_found, shown
+from memoree.errors import Code, MemoreeError, erased, invalid, not_found, shown
 from memoree.media import indexable_text, is_indexed
 from memoree.operations.call import Call
 from memoree.operations.content import (
@@ -86,10 +86,12 @@ class ArtifactForget(WireModel):
 
 
 def existing(view: View, artifact_id: str) -> Artifact:
-    """Raises `NOT_FOUND` for an unknown artifact."""
+    """Raises `NOT_FOUND` for an unknown artifact, and of the kind `erased` for one that was erased."""
     artifact = rows.find(view.db, artifact_id)
     if artifact is None:
         not_found("artifact", artifact_id)
+    if artifact.erasure_row is not None:
+        erased("artifact", artifact_id)
     return artifact
 
 

@@ -1,4 +1,5 @@
-"""`backup.create`: a copy of the store in a new directory of this host (machine protocol §4.37)."""
+"""`backup.create`: a copy of the store, in a new directory of this host or in the bucket that holds it (machine
+protocol §4.37)."""
 
 from __future__ import annotations
 
@@ -13,19 +14,22 @@ from memoree.operations.call import Call
 from memoree.operations.registry import read
 from memoree.operations.view import View
 
+BUCKET_SCHEME = "s3://"
 
-def _absolute(path: str) -> str:
-    if not Path(path).is_absolute():
-        raise ValueError("must be an absolute path, as the server sees it")
-    return path
+
+def _place(destination: str) -> str:
+    if not destination.startswith(BUCKET_SCHEME) and not Path(destination).is_absolute():
+        raise ValueError("must be an absolute path, as the server sees it, or begin with s3://")
+    return destination
 
 
 class BackupCreate(WireModel):
-    destination: Annotated[str, bounded(limits.PATH_BYTES_MAX), AfterValidator(_absolute)]
+    destination: Annotated[str, bounded(limits.PATH_BYTES_MAX), AfterValidator(_place)]
 
 
 class BackupRecord(BaseModel):
-    """Where the backup is. `commit_seq` is the state it holds."""
+    """Where the backup is: paths, or URLs of a bucket. `commit_seq` is the state it holds. Blobs of a bucket are not
+    copied for it: it names those that it needs, and they stay."""
 
     destination: str
     database: str
@@ -47,12 +51,11 @@ class BackupRecord(BaseModel):
 )
 def create(view: View, call: Call[BackupCreate]) -> BackupRecord:
     assert view.upkeep is not None, "only services answer reads"
-    destination = call.input.destination
-    made = view.upkeep.back_up(Path(destination), commit_seq_min=view.meta.commit_seq)
+    made = view.upkeep.back_up(call.input.destination, commit_seq_min=view.meta.commit_seq)
     return BackupRecord(
-        destination=destination,
-        database=str(made.database),
-        blobs=str(made.blobs),
+        destination=made.destination,
+        database=made.database,
+        blobs=made.blobs,
         commit_seq=made.commit_seq,
         copied_external_blobs=made.copied_blobs,
         created_at=clock.wire(view.now),

@@ -28,6 +28,7 @@ ErrorKind = Literal[
     "span_out_of_range",
     "unknown_artifact",
     "unknown_revision",
+    "erased",
     "range_required",
     "non_text_content",
     "utf8_boundary",
@@ -40,6 +41,7 @@ NEXT_ACTION: dict[ErrorKind, str] = {
     "span_out_of_range": "name bytes inside of the revision, START below END",
     "unknown_artifact": "search again: the citation is of another store, or was changed on the way",
     "unknown_revision": "list the revisions with artifact.history",
+    "erased": "look for another source: the bytes are gone for good",
     "range_required": "add #START-END, or read the whole revision with artifact.get",
     "non_text_content": "read the revision with artifact.get; of more than 8 MiB, the bytes of a Range over HTTP",
     "utf8_boundary": "move START and END to where characters begin",
@@ -137,6 +139,8 @@ def _cited_revision(view: View, citation: ArtifactCitation) -> Revision:
     revision = rows.find_revision(view.db, artifact, citation.revision_id)
     if revision is None:
         _refuse("unknown_revision", f"the artifact has no revision {shown(citation.revision_id)}", **ids)
+    if artifact.erasure_row is not None:
+        _refuse("erased", f"artifact {shown(citation.artifact_id)} was erased", **ids)
     return revision
 
 

@@ -12,7 +12,7 @@ from memoree.database import claims as rows
 from memoree.database.claims import Claim, Evidence, Revision
 from memoree.database.index import index_claim_revision
 from memoree.envelope import WireModel
-from memoree.errors import invalid, not_found, shown
+from memoree.errors import erased, invalid, not_found, shown
 from memoree.operations.call import Call
 from memoree.operations.context import require_current_revision, require_write_scope
 from memoree.operations.contradictions import RETRACTED, ended, revised
@@ -80,9 +80,12 @@ class ClaimRetract(WireModel):
 
 
 def _existing(view: View, claim_id: str) -> Claim:
+    """Raises `NOT_FOUND` for an unknown claim, and of the kind `erased` for one that was erased."""
     claim = rows.find(view.db, claim_id)
     if claim is None:
         not_found("claim", claim_id)
+    if claim.erasure_row is not None:
+        erased("claim", claim_id)
     return claim
 
 
@@ -215,6 +218,8 @@ def _cited(tx: Transaction, locators: list[EvidenceLocator]) -> list[Evidence]:
         revision = known.get(locator.revision_id)
         if revision is None or revision.artifact_id != locator.artifact_id:
             not_found(f"evidence: revision of artifact {shown(locator.artifact_id)}", locator.revision_id)
+        if revision.is_erased:
+            erased("evidence: artifact", locator.artifact_id)
         if locator.end_byte is not None and locator.end_byte > revision.size_bytes:
             invalid(
                 f"evidence: the span {locator.start_byte}-{locator.end_byte} leaves revision "

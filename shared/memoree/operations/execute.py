@@ -10,7 +10,7 @@ import orjson
 
 from memoree.database import idempotency
 from memoree.database.attempts import Attempt
-from memoree.errors import Code, MemoreeError, shown
+from memoree.errors import Code, MemoreeError, erased, shown
 from memoree.operations.call import Call
 from memoree.operations.content import StagedContent
 from memoree.operations.registry import Mutation, Read
@@ -40,6 +40,8 @@ def find_replay(view: View, call: Call[Any]) -> Success | None:
     record = idempotency.find(view.db, call.idempotency_namespaced)
     if record is None:
         return None
+    if record.result == idempotency.ERASED_RESULT:
+        erased("the outcome of", call.idempotency_key)
     if record.operation != call.operation.name or record.fingerprint != call.fingerprint:
         raise MemoreeError(
             Code.IDEMPOTENCY_CONFLICT,
@@ -50,6 +52,9 @@ def find_replay(view: View, call: Call[Any]) -> Success | None:
 
 
 def success_of(record: idempotency.Record, *, replayed: bool) -> Success:
+    """Raises `NOT_FOUND` of the kind `erased` where the acknowledgement told of something that was erased."""
+    if record.result == idempotency.ERASED_RESULT:
+        erased("what commit", str(record.commit_seq))
     result = orjson.loads(record.result)
     if replayed:
         result["created"] = False

@@ -16,7 +16,7 @@ from memoree.database.claims import Claim
 from memoree.database.events import Change
 from memoree.database.relations import Direction, Edge, EntityType, Relation, RelationType
 from memoree.envelope import Horizon, WireModel
-from memoree.errors import Code, MemoreeError, invalid, not_found, shown
+from memoree.errors import Code, MemoreeError, erased, invalid, not_found, shown
 from memoree.operations.call import Call
 from memoree.operations.claims import refuse_if_terminal
 from memoree.operations.context import is_visible, place, require_write_scope
@@ -261,6 +261,8 @@ def _owner(view: View, entity_type: EntityType, entity_id: str) -> Owner:
     entity = find(view.db, entity_id)
     if entity is None:
         not_found(entity_type, entity_id)
+    if entity.erasure_row is not None:
+        erased(entity_type, entity_id)
     return entity.owner
 
 

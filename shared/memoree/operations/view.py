@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import apsw
@@ -18,7 +17,6 @@ from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 
 if TYPE_CHECKING:
-    from memoree.backup.directory import Backup
     from memoree.objects.audit import BlobAudit
 
 
@@ -35,16 +33,28 @@ class BlobPresence(Protocol):
     def holds(self, digest: bytes) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class MadeBackup:
+    """Where a backup is, its database and its blobs: paths of this host, or URLs."""
+
+    destination: str
+    database: str
+    blobs: str
+    commit_seq: int
+    copied_blobs: int
+
+
 class Upkeep(Protocol):
     """What the administrative operations need of the process that answers, beside the database."""
 
     def blob_audit(self) -> BlobAudit:
         """The blobs of the tenant, to be proved one by one."""
 
-    def back_up(self, destination: Path, *, commit_seq_min: int) -> Backup:
-        """Copy the newest commit, which is no older than that, and its blobs to a new directory. Raises what
-        `memoree.backup.directory.back_up` raises, and `CONFIG_ERROR` where the store is in no directory of this host.
-        """
+    def back_up(self, destination: str, *, commit_seq_min: int) -> MadeBackup:
+        """Copy the newest commit, which is no older than that, and its blobs: a store in a directory of this host to
+        the new directory of that path, one in a bucket to its place there. Raises what
+        `memoree.backup.directory.back_up` or `memoree.jobs.backup.create` raises, and `CONFIG_ERROR` for a destination
+        of the other kind."""
 
 
 @dataclass(frozen=True, slots=True)

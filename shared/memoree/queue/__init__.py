@@ -89,3 +89,36 @@ class CommandQueue(Protocol):
     async def stats(self) -> QueueStats: ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was given up. `sequence` orders the letters of one queue, `dead_at` is epoch seconds, and `body`
+    what was kept of it: the message's own body where the queue itself gave it up, for `reason`. `receive_count` is 0
+    where the queue cannot tell."""
+
+    sequence: int
+    message_id: str
+    group: str
+    body: str
+    receive_count: int
+    sent_at: float
+    dead_at: float
+    reason: str
+
+
+class DeadLetterBox(Protocol):
+    """The dead letters of one queue. Every method may raise `QueueError`."""
+
+    async def bury(self, message: Message, *, body: str, reason: str) -> None:
+        """Durably keep `body` for a delivered message, which is still to be acknowledged. A repeat for the same message
+        is allowed: a SQLite queue keeps the first, SQS one per five minutes. Raises `MessageTooLarge`."""
+
+    async def dead_letters(self, *, limit: int) -> list[DeadLetter]:
+        """The oldest dead letters, up to `limit`. SQS shows at most ten of a group that it gave up itself, and none
+        that somebody else is looking at."""
+
+    async def remove_dead(self, message_ids: Collection[str]) -> int:
+        """Remove dead letters for good; how many there were."""
+
+    async def close(self) -> None: ...

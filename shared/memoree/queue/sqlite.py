@@ -18,19 +18,18 @@ from typing import Any, TypeVar
 import apsw
 
 from memoree.clock import Clock, utc_now
-from memoree.queue import RECEIVE_COUNT_MAX, Message, OutgoingMessage, QueueError, QueueStats
+from memoree.queue import RECEIVE_COUNT_MAX, DeadLetter, Message, OutgoingMessage, QueueError, QueueStats
 from memoree.queue.checks import check_outgoing
 from memoree.queue.sqlite_store import (
-    DeadLetter,
+    bury,
     dead_letters,
     enqueue,
     remove,
+    remove_dead,
     set_visible_at,
     stats,
 )
 from memoree.queue.sqlite_worker import Job, Receive, SqliteWorker
-
-__all__ = ["DeadLetter", "SqliteQueue"]
 
 RECEIVE_MESSAGES_MAX = 1000
 DEAD_LETTERS_PAGE_MAX = 1000
@@ -39,7 +38,7 @@ Result = TypeVar("Result")
 
 
 class SqliteQueue:
-    """`CommandQueue` over the file `path`, which is made when first used.
+    """`CommandQueue` and `DeadLetterBox` over the file `path`, which is made when first used.
 
     A damaged, foreign or unwritable file is a `QueueError` of the call that meets it; later calls open the file anew.
     Groups take turns: one that was just served waits behind the others. A message received `receive_count_max`
@@ -102,6 +101,12 @@ class SqliteQueue:
         """Up to `limit` dead letters in the order of their sending, from the one after the cursor on."""
         limit = min(limit, DEAD_LETTERS_PAGE_MAX)
         return await self._read(lambda connection, _now: dead_letters(connection, after_sequence, limit))
+
+    async def bury(self, message: Message, *, body: str, reason: str) -> None:
+        await self._write(lambda connection, now: bury(connection, message, body, reason, now), durable=True)
+
+    async def remove_dead(self, message_ids: Collection[str]) -> int:
+        return await self._write(lambda connection, _now: remove_dead(connection, message_ids), durable=True)
 
     async def close(self) -> None:
         """Finish the calls under way; a receive that still waits fails with `QueueError`."""

@@ -13,7 +13,6 @@ import os
 import secrets
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import orjson
 from memoree.queue import (
     DEDUPLICATION_SECONDS,
     PATIENT_GROUPS,
+    DeadLetter,
     Message,
     OutgoingMessage,
     QueueError,
@@ -90,20 +90,6 @@ CREATE INDEX dead_letter_by_time ON dead_letter (dead_at);
 NEXT_TURN = "(SELECT coalesce(max(turn), 0) + 1 FROM message_group)"
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that was delivered too often. Times are epoch seconds; `sequence` is the cursor of the listing."""
-
-    sequence: int
-    message_id: str
-    group: str
-    body: str
-    receive_count: int
-    sent_at: float
-    dead_at: float
-    reason: str
-
-
 def open_database(path: Path) -> apsw.Connection:
     """Open the queue's file, making it when there is none. Raises `QueueError` for another program's database, or
     one of a newer version; `apsw.Error` for damage."""
@@ -124,6 +110,22 @@ def open_database(path: Path) -> apsw.Connection:
         connection.close(True)
         raise
     return connection
+
+
+def scrub(path: Path) -> None:
+    """Rewrite an existing queue's file and empty its log: `secure_delete` leaves copies that SQLite made when it moved
+    rows (see `memoree.database.compaction`). Others may use it meanwhile; raises `QueueError` when they keep it busy.
+    """
+    connection = open_database(path)
+    try:
+        connection.execute("VACUUM")
+        [(busy, _, _)] = _rows(connection, "PRAGMA wal_checkpoint(TRUNCATE)", ())
+    except apsw.BusyError as error:
+        raise QueueError(f"{path} is in use and could not be rewritten") from error
+    finally:
+        connection.close()
+    if busy:
+        raise QueueError(f"{path} is in use and its log could not be emptied")
 
 
 def _create_private(path: Path) -> None:
@@ -285,7 +287,7 @@ def _bury_exhausted(connection: apsw.Connection, group: str, receive_count_max: 
         )
         _delete(connection, sequence)
     if exhausted:
-        connection.execute("DELETE FROM dead_letter WHERE dead_at <= ?", (now - DEAD_LETTER_RETENTION_SECONDS,))
+        _forget_old_dead_letters(connection, now)
 
 
 def remove(connection: apsw.Connection, receipts: Iterable[str]) -> None:
@@ -328,6 +330,24 @@ def stats(connection: apsw.Connection, now: float) -> QueueStats:
     )
 
 
+def bury(connection: apsw.Connection, message: Message, body: str, reason: str, now: float) -> None:
+    """Keep a dead letter for a delivered message; the first one of a message stays."""
+    sequence = int(message.receipt.partition(".")[0])
+    connection.execute(
+        "INSERT INTO dead_letter (sequence, message_id, group_id, sent_at, dead_at, receive_count, reason, body)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (sequence) DO NOTHING",
+        (sequence, message.message_id, message.group, message.sent_at, now, message.receive_count, reason, body),
+    )
+    _forget_old_dead_letters(connection, now)
+
+
+def remove_dead(connection: apsw.Connection, message_ids: Collection[str]) -> int:
+    connection.execute(
+        "DELETE FROM dead_letter WHERE message_id IN (SELECT value FROM json_each(?))", (_json_array(message_ids),)
+    )
+    return connection.changes()
+
+
 def dead_letters(connection: apsw.Connection, after_sequence: int, limit: int) -> list[DeadLetter]:
     rows = _rows(
         connection,
@@ -336,6 +356,10 @@ def dead_letters(connection: apsw.Connection, after_sequence: int, limit: int) -
         (after_sequence, limit),
     )
     return [DeadLetter(*row) for row in rows]
+
+
+def _forget_old_dead_letters(connection: apsw.Connection, now: float) -> None:
+    connection.execute("DELETE FROM dead_letter WHERE dead_at <= ?", (now - DEAD_LETTER_RETENTION_SECONDS,))
 
 
 def _new_receipt(sequence: int) -> str:

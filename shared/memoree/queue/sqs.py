@@ -265,7 +265,7 @@ class SqsQueue:
                 ReceiveRequestAttemptId=uuid.uuid4().hex,
             ),
         )
-        return [_message(raw) for raw in answer.get("Messages", ())]
+        return [delivered(raw) for raw in answer.get("Messages", ())]
 
     def _release(self, messages: Sequence[Message]) -> None:
         """Give messages back without waiting for it, so that a cancelled receive can too. Should it fail, their
@@ -319,7 +319,8 @@ def _entry(message: OutgoingMessage) -> Mapping[str, Any]:
     return {**fields, "MessageBody": escaped, "MessageAttributes": attributes}
 
 
-def _message(raw: MessageTypeDef) -> Message:
+def delivered(raw: MessageTypeDef) -> Message:
+    """A delivery as `ReceiveMessage` answers it."""
     body = raw["Body"]
     if ESCAPED_ATTRIBUTE in raw.get("MessageAttributes", {}):
         body = re.sub("%([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), body)

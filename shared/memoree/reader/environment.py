@@ -24,3 +24,5 @@ class ReaderEnvironment:
     """Whether large content comes to the api also where the store could take it from the client."""
     staleness_seconds_max: float = limits.STALENESS_SECONDS_MAX
     clock: Clock = utc_now
+    bucket: str | None = None
+    """The name of the store, where it is a bucket."""

@@ -75,7 +75,8 @@ class Replica:
         self._prefix: str | None = None
         self._files_made = 0
         self._users = 0
-        self._watchers: set[asyncio.Future[None]] = set()
+        self._watchers: dict[asyncio.Future[None], None] = {}
+        """In the order in which they began to wait, and are told."""
         self._refreshing: asyncio.Task[None] | None = None
         self._foreign_states = 0
         self._is_damaged = False
@@ -142,11 +143,11 @@ class Replica:
         """Return as soon as another state is shown, or after this time: whoever waits sees what somebody else's look
         at head brought."""
         watcher = asyncio.get_running_loop().create_future()
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
         try:
             await asyncio.wait((watcher,), timeout=seconds)
         finally:
-            self._watchers.discard(watcher)
+            del self._watchers[watcher]
 
     @contextmanager
     def in_use(self) -> Iterator[Replica]:

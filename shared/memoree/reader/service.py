@@ -8,13 +8,12 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import apsw
-from blake3 import blake3
 
 from memoree import clock, limits
-from memoree.command import ClaimCheck, to_message
 from memoree.contents import RevisionContent
 from memoree.database import attempts
 from memoree.database.meta import Meta
@@ -31,22 +30,22 @@ from memoree.operations.content import StagedContent
 from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
 from memoree.operations.registry import Mutation
 from memoree.operations.view import View
-from memoree.queue import CommandQueue, OutgoingMessage, QueueError
+from memoree.queue import CommandQueue, QueueError
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Generation
+from memoree.reader.many_writes import ManyWrites
+from memoree.reader.outgoing import outgoing, unreachable
 from memoree.reader.pace import Pace
 from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
 from memoree.reader.short_reads import ShortReads
 from memoree.reader.upkeep import RemoteUpkeep
-from memoree.replication import layout
 from memoree.service import (
     CURSOR_KEY,
     Check,
     OperationStatus,
     Reply,
     Request,
-    new_command,
     read_reply,
     refusal,
     undecided_state,
@@ -78,6 +77,7 @@ class ReplicatedService:
         self._long_reads = LongReads()
         self._short_reads = ShortReads()
         self._blob_cache = BlobCache(limits.BLOB_CACHE_BYTES_MAX)
+        self._many_writes = ManyWrites(environment, queue, self._replicas, self._on_view)
         self._cursor_key: bytes | None = None
         self._uploads = Uploads(
             environment.store, environment.clock, through_service=environment.uploads_through_service
@@ -101,7 +101,7 @@ class ReplicatedService:
             return refusal(call.request_id, error)
         except (ObjectStoreError, QueueError) as error:
             log.warning("%s could not be completed: %s", call.operation.name, error)
-            return refusal(call.request_id, _unreachable(error))
+            return refusal(call.request_id, unreachable(error))
         except Exception:
             log.exception("%s failed", call.operation.name)
             return refusal(call.request_id, MemoreeError(Code.INTERNAL_ERROR, "the operation failed; see the log"))
@@ -151,7 +151,7 @@ class ReplicatedService:
                     tenant, replica, lambda view: locate(view, artifact_id, revision_id), strong=strong
                 )
         except ObjectStoreError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
         return RevisionContent(self._environment.store, tenant, revision, body, commit_seq)
 
     async def _seen(
@@ -188,7 +188,7 @@ class ReplicatedService:
     ) -> Result:
         """Run in a thread, or at once, over the newest generation; all a request reads comes from it."""
         blobs = LoopBlobs(self._blob_store(tenant), self._loop)
-        upkeep = RemoteUpkeep(self._environment.store, tenant, self._loop)
+        upkeep = RemoteUpkeep(self._environment, tenant, self._loop, partial(self.snapshot, tenant))
 
         def look(db: apsw.Connection) -> Result:
             now = clock.stored(self._environment.clock())
@@ -256,16 +256,9 @@ class ReplicatedService:
 
     async def _enqueue(self, tenant: str, request: Request, replica: Replica, group: str) -> AttemptId:
         history = replica.head.history if replica.head is not None else 0
-        command = new_command(tenant, request.call, history=history, clock_now=self._environment.clock)
-        body = to_message(command, request.envelope)
-        if len(body) > limits.COMMAND_BYTES_MAX:
-            key = layout.parked_command_key(tenant, command.attempt_id)
-            await self._environment.store.put(key, body)
-            message = ClaimCheck(command.attempt_id, tenant, blake3(body).digest()).to_message()
-        else:
-            message = body.decode()
-        await self._queue.send(OutgoingMessage(message, group=group, dedup_id=command.attempt_id))
-        return command.attempt_id
+        attempt_id, message = await outgoing(self._environment, tenant, request, history=history, group=group)
+        await self._queue.send(message)
+        return attempt_id
 
     async def _outcome(self, replica: Replica, attempt_id: AttemptId, wait_seconds: float) -> tuple[Success, int]:
         """The attempt's outcome out of the replica, so that this process reads its own write from then on.
@@ -291,6 +284,11 @@ class ReplicatedService:
             raise outcome
         return outcome
 
+    @property
+    def many_writes(self) -> ManyWrites:
+        """For who has many writes at once."""
+        return self._many_writes
+
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         """See `memoree.service.Service.operation_status`."""
 
@@ -304,7 +302,7 @@ class ReplicatedService:
             async with self._replicas.ready(tenant, strong=True) as replica:
                 return await self._on_view(tenant, replica.generation, look)
         except ObjectStoreError as error:
-            raise _unreachable(error) from error
+            raise unreachable(error) from error
 
     @property
     def uploads(self) -> Uploads:
@@ -317,7 +315,7 @@ class ReplicatedService:
             try:
                 self._cursor_key = await shared_secret(self._environment.store, CURSOR_KEY)
             except ObjectStoreError as error:
-                raise _unreachable(error) from error
+                raise unreachable(error) from error
         return self._cursor_key
 
     # --- health -------------------------------------------------------------------------------------------------
@@ -383,12 +381,3 @@ def _outcome_of(
         return outcome_of(db, attempt), generation.meta.commit_seq
     except MemoreeError as refused:
         return refused
-
-
-def _unreachable(error: Exception) -> MemoreeError:
-    """The outcome is unknown, never "failed": the identical request with the same key is a safe retry."""
-    return MemoreeError(
-        Code.TRANSPORT_ERROR,
-        f"the store or the queue did not answer; whether a write took effect is unknown: {error}",
-        retry_after_seconds=1.0,
-    )

@@ -9,6 +9,7 @@ from memoree.objects.blobs import check_tenant
 
 TENANTS_PREFIX = "tenants/"
 
+_LEDGER_KEY = re.compile(r"/epochs/(\d{8})\.json\Z")
 _EPOCH_PREFIX = re.compile(r"ltx/(\d{8})-[0-9A-Z]{8}/")
 
 
@@ -23,18 +24,38 @@ def epoch_prefix(epoch: int, owner: str) -> str:
 
 def epoch_of(prefix: str) -> int:
     """The number of the epoch that writes to a prefix."""
-    match = _EPOCH_PREFIX.fullmatch(prefix)
-    if match is None:
+    epoch = epoch_in(prefix)
+    if epoch is None:
         raise ValueError(f"not an epoch's prefix: {prefix!r}")
-    return int(match[1])
+    return epoch
+
+
+def epoch_in(prefix: str) -> int | None:
+    """As `epoch_of`; `None` for what is no epoch's prefix."""
+    match = _EPOCH_PREFIX.fullmatch(prefix)
+    return int(match[1]) if match is not None else None
 
 
 def epoch_ledger_key(tenant: str, epoch: int) -> str:
-    return f"{tenant_prefix(tenant)}epochs/{epoch:08}.json"
+    return f"{epochs_prefix(tenant)}{epoch:08}.json"
+
+
+def epochs_prefix(tenant: str) -> str:
+    return f"{tenant_prefix(tenant)}epochs/"
+
+
+def ledger_epoch(key: str) -> int | None:
+    """The number of the epoch whose entry of the ledger is under a key."""
+    match = _LEDGER_KEY.search(key)
+    return int(match[1]) if match is not None else None
 
 
 def backups_prefix(tenant: str) -> str:
     return f"{tenant_prefix(tenant)}backups/"
+
+
+def backup_key(tenant: str, backup_id: str, name: str) -> str:
+    return f"{backups_prefix(tenant)}{backup_id}/{name}"
 
 
 def erasure_key(tenant: str, erasure_id: str) -> str:
@@ -45,8 +66,18 @@ def erasures_prefix(tenant: str) -> str:
     return f"{tenant_prefix(tenant)}erasures/"
 
 
+def job_key(tenant: str, job: str) -> str:
+    """What is kept of a scheduled job's runs."""
+    return f"{tenant_prefix(tenant)}jobs/{job}.json"
+
+
 def parked_command_key(tenant: str, attempt_id: AttemptId) -> str:
     return f"{tenant_prefix(tenant)}commands/{attempt_id}"
+
+
+def answer_key(tenant: str, name: str) -> str:
+    """An answer that was too large for the function that gave it."""
+    return f"{tenant_prefix(tenant)}answers/{name}"
 
 
 def try_key(tenant: str, attempt_id: AttemptId, number: int) -> str:
@@ -55,6 +86,10 @@ def try_key(tenant: str, attempt_id: AttemptId, number: int) -> str:
 
 def verification_try_key(tenant: str, attempt_id: AttemptId, number: int) -> str:
     return f"{tenant_prefix(tenant)}tries/{attempt_id}/verification-{number}"
+
+
+def ingest_try_key(tenant: str, message_id: str, number: int) -> str:
+    return f"{tenant_prefix(tenant)}tries/{message_id}/ingest-{number}"
 
 
 def uploads_prefix(tenant: str) -> str:

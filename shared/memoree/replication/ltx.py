@@ -117,7 +117,11 @@ def decode(body: bytes, name: LtxName | None = None) -> LtxFile:
 
     Raises `LtxError` for any damage: every byte that can change a page is under the file checksum.
     """
-    view = memoryview(body)
+    return LtxFile(prove(memoryview(body), name), body)
+
+
+def prove(view: memoryview, name: LtxName | None = None) -> LtxHeader:
+    """As `decode`, for a file that need not be in memory, and is not kept."""
     header = _decode_header(view)
     if name is not None and (header.min_txid, header.max_txid) != (name.min_txid, name.max_txid):
         _refuse(f"{format_name(name)} holds TXIDs {header.min_txid} to {header.max_txid}")
@@ -126,7 +130,7 @@ def decode(body: bytes, name: LtxName | None = None) -> LtxFile:
     except (lz4.block.LZ4BlockError, struct.error) as error:
         raise LtxError(f"damaged page block: {error}") from error
     _verify_tail(view, end, checksum)
-    return LtxFile(header, body)
+    return header
 
 
 def apply(file: LtxFile, descriptor: int) -> None:

@@ -7,7 +7,6 @@ writer that still reigns cannot go on either, since its next swap names an ETag 
 from __future__ import annotations
 
 import asyncio
-import re
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,8 +24,6 @@ from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile
 from memoree.replication.ltx import parse_name, restorable_boundaries
 from memoree.replication.replicator import Replicator
-
-_LEDGER_KEY = re.compile(r"epochs/(\d{8})\.json$")
 
 
 async def rebuild_head(store: ObjectStore, replicator: Replicator, tenant: str) -> Head:
@@ -55,8 +52,8 @@ async def rebuild_head(store: ObjectStore, replicator: Replicator, tenant: str) 
 
 async def _epochs(store: ObjectStore, prefix: str) -> AsyncIterator[int]:
     async for info in store.list(f"{prefix}epochs/"):
-        if match := _LEDGER_KEY.search(info.key):
-            yield int(match[1])
+        if (epoch := layout.ledger_epoch(info.key)) is not None:
+            yield epoch
 
 
 async def _counters_at(replicator: Replicator, prefix: str, txid: int) -> Meta:

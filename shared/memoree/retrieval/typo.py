@@ -23,6 +23,7 @@ import orjson
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
+from memoree.database import erasures
 from memoree.database.events import birth
 from memoree.retrieval.candidates import (
     ARTIFACT_COLUMNS,
@@ -131,16 +132,16 @@ class Vocabulary:
 
 
 class VocabularyCache:
-    """The words of the stores read last. Words are never taken away within a history, so one that was read is read on
-    from where it ended; what the newest rows have lost is no guess, since no visible row has it."""
+    """The words of the stores read last. Only an erasure takes words away, and makes another vocabulary of it; so one
+    that was read is read on from where it ended."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[str, str, int], Vocabulary] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, int, int], Vocabulary] = OrderedDict()
 
     def read(self, db: apsw.Connection, history: int) -> Vocabulary:
         """A private in-memory database has no name and is not kept."""
-        key = (db.filename, birth(db), history)
+        key = (db.filename, birth(db), history, erasures.count(db))
         with self._lock:
             vocabulary = self._kept.setdefault(key, Vocabulary()) if db.filename else Vocabulary()
             rows: Iterable[tuple[Any, ...]] = db.execute(_WORDS, (vocabulary.last_row, WORDS_MAX - vocabulary.count))

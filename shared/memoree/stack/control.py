@@ -15,7 +15,9 @@ from typing import Any
 import httpx
 import orjson
 
+from memoree.clock import utc_now
 from memoree.errors import Code, MemoreeError
+from memoree.jobs.status import read_status
 from memoree.stack.instance import make_private, published_state, running_pid
 from memoree.stack.leaving import leave
 from memoree.stack.options import UpOptions
@@ -68,7 +70,8 @@ def status(data_dir: Path) -> int:
         ready, report = answer.status_code == httpx.codes.OK, answer.json()
     except (httpx.HTTPError, ValueError) as error:
         ready, report = False, {"error": str(error)}
-    _print({"running": True, "ready": ready, **state, "readiness": report})
+    jobs = read_status(Path(state["runtime_dir"]), utc_now())
+    _print({"running": True, "ready": ready, **state, "readiness": report, "jobs": jobs})
     return 0 if ready else 1
 
 

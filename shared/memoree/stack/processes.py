@@ -1,7 +1,8 @@
 """The processes of a stack: `python -m memoree.stack.processes ROLE …`.
 
 `writer` waits for the leases of others; `supervised-writer` does not, because its supervisor reaps one writer before
-it starts the next. `api SOCKET METRICS_SOCKET` serves on inherited listening sockets.
+it starts the next. `ingest` makes commands of connectors' messages, `jobs` runs the schedule. `api SOCKET
+METRICS_SOCKET` serves on inherited listening sockets.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 DRAIN_SECONDS = 1
 """The whole stack stops within five seconds; a client whose answer is cut off retries with the same key."""
-QUIET_LOGGERS = ("botocore", "aiobotocore", "httpx", "httpcore")
+QUIET_LOGGERS = ("botocore", "aiobotocore", "httpx", "httpcore", "mangum")
 
 
 async def run_writer(settings: StackSettings, *, supervised: bool) -> None:
@@ -34,12 +35,44 @@ async def run_writer(settings: StackSettings, *, supervised: bool) -> None:
     a promise the fence needs. `supervised`: see `WriterWorker`."""
     from memoree.assembly import writer_worker
 
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     async with writer_worker(settings, supervised=supervised) as worker:
         keep_what_was_loaded()
         await worker.run(stop)
+
+
+async def run_ingest(settings: StackSettings) -> None:
+    """Until SIGTERM or SIGINT; what is undecided then goes back to the ingest queue."""
+    from memoree.assembly import ingestion
+
+    stop = stop_signal()
+    async with ingestion(settings) as opened:
+        keep_what_was_loaded()
+        await opened.worker.run(opened.queue, stop)
+
+
+async def run_jobs(settings: StackSettings) -> None:
+    """Until SIGTERM or SIGINT; a job under way is then left to whoever runs the schedule next."""
+    from memoree.assembly import job_site
+    from memoree.jobs.schedule import Scheduler
+    from memoree.jobs.scheduled import jobs
+    from memoree.jobs.status import tell
+
+    stop = stop_signal()
+    settings.runtime_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scheduler = Scheduler(
+        jobs(settings), lambda: job_site(settings), changed=lambda changed: tell(changed, settings.runtime_dir)
+    )
+    keep_what_was_loaded()
+    await scheduler.run(stop)
+
+
+def stop_signal() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT from now on, in the running loop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def run_api(settings: StackSettings, listening_fd: int, metrics_fd: int) -> None:
@@ -69,7 +102,8 @@ def keep_what_was_loaded() -> None:
 
 
 def configure_logging() -> None:
-    logging.basicConfig(level=os.environ.get("MEMOREE_LOG_LEVEL", "INFO").upper(), format=LOG_FORMAT)
+    logging.basicConfig(format=LOG_FORMAT)
+    logging.getLogger().setLevel(os.environ.get("MEMOREE_LOG_LEVEL", "INFO").upper())  # also where a host logs already
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -83,6 +117,10 @@ def main(argv: list[str]) -> int:
         match argv:
             case ["writer" | "supervised-writer" as role]:
                 asyncio.run(run_writer(StackSettings(), supervised=role == "supervised-writer"))
+            case ["ingest"]:
+                asyncio.run(run_ingest(StackSettings()))
+            case ["jobs"]:
+                asyncio.run(run_jobs(StackSettings()))
             case ["api", listening, metrics]:
                 run_api(StackSettings(), int(listening), int(metrics))
             case _:

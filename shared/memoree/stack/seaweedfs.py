@@ -109,6 +109,14 @@ class SeaweedServer:
         """May create buckets."""
         return self._settings_of(ADMIN)
 
+    def attach(self) -> None:
+        """Know the server that another process runs in this directory. Raises `CONFIG_ERROR` when none was started."""
+        path = self.directory / "ports.json"
+        try:
+            self._ports = Ports(**orjson.loads(path.read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            raise MemoreeError(Code.CONFIG_ERROR, f"no SeaweedFS was started in {self.directory}") from error
+
     async def start(self) -> None:
         """Start the server and wait until the canary came back. Raises `CONFIG_ERROR`."""
         assert self._child is None, "the server is running; stop it first"

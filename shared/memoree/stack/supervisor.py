@@ -1,8 +1,8 @@
 """`memoree up`: one host's whole stack as supervised children of one process.
 
 SeaweedFS first, proved to keep its promises; then the writer with its Litestream child, and the api processes on
-one shared listening socket. Stopping settles the writer and then kills SeaweedFS, whose clean stop takes 16 s and
-saves nothing.
+one shared listening socket; once they are ready, the worker of the ingest queue and the jobs. Stopping settles the
+writer and then kills SeaweedFS, whose clean stop takes 16 s and saves nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READY_SECONDS_MAX = 30.0
 READY_POLL_SECONDS = 0.05
 READY_TIMEOUT_SECONDS = 1.0
 """The socket listens before anybody serves on it: a request waits that long for an api process to come up."""
-API_STOP_SECONDS = 1.5
+CLIENT_STOP_SECONDS = 1.5
 WRITER_STOP_SECONDS = 2.5
 LISTEN_BACKLOG = 1024
 DEPLOYMENT_NAME = "deployment.env"
@@ -60,6 +60,8 @@ class Supervisor:
         self._tokens_file = (options.tokens_file or self._data / "tokens.json").absolute()
         self._stopping = asyncio.Event()
         self._writer: Keeper | None = None
+        self._ingest: Keeper | None = None
+        self._jobs: Keeper | None = None
         self._apis: list[Keeper] = []
         self._sockets: list[socket.socket] = []
         self._instance: Instance
@@ -101,6 +103,8 @@ class Supervisor:
             self._say(f"starting api process {number} of {len(metrics_sockets)}")
             self._apis.append(self._keep("api", [main_socket, metrics], log_name=f"api-{number}.log"))
         await self._unless_stopped(self._until_ready(main_socket))
+        self._ingest = self._keep("ingest", [])
+        self._jobs = self._keep("jobs", [])
         self._state = self._whereabouts(main_socket, metrics_sockets)
         self._publish()
         self._announce(self._state)
@@ -144,6 +148,7 @@ class Supervisor:
             "MEMOREE_ACCESS_KEY_ID": store.access_key_id,
             "MEMOREE_SECRET_ACCESS_KEY": store.secret_access_key,
             "MEMOREE_QUEUE_URL": f"sqlite://{self._data / 'queue.sqlite3'}",
+            "MEMOREE_INGEST_QUEUE_URL": f"sqlite://{self._data / 'ingest.sqlite3'}",
             "MEMOREE_RUNTIME_DIR": str(self._data / "runtime"),
             "MEMOREE_BLOB_STORE_NAME": "seaweedfs",
             "MEMOREE_TOKENS_FILE": str(self._tokens_file),
@@ -182,7 +187,7 @@ class Supervisor:
 
     @property
     def _keepers(self) -> list[Keeper]:
-        return [*([self._writer] if self._writer is not None else []), *self._apis]
+        return [*(each for each in (self._writer, self._ingest, self._jobs) if each is not None), *self._apis]
 
     def _publish(self) -> None:
         """Tell `status` where everything is, once everything is there; the children change as they are restarted."""
@@ -198,6 +203,7 @@ class Supervisor:
             "s3_url": self._store.settings.endpoint_url,
             "bucket": self._store.bucket,
             "data_dir": str(self._data),
+            "runtime_dir": self._settings()["MEMOREE_RUNTIME_DIR"],
             "tokens_file": str(self._tokens_file),
             "pid": os.getpid(),
         }
@@ -239,7 +245,8 @@ class Supervisor:
     async def _stop(self) -> None:
         self._say("stopping")
         try:
-            await asyncio.gather(*(api.stop(API_STOP_SECONDS) for api in self._apis), return_exceptions=True)
+            clients = [*self._apis, *(each for each in (self._ingest, self._jobs) if each is not None)]
+            await asyncio.gather(*(client.stop(CLIENT_STOP_SECONDS) for client in clients), return_exceptions=True)
             if self._writer is not None:
                 await self._writer.stop(WRITER_STOP_SECONDS)
         finally:

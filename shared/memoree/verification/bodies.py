@@ -15,8 +15,9 @@ from memoree.media import indexable_text
 from memoree.verification.issue import Issue
 
 _INLINE = """
-    SELECT row_id, revision_id, media_type, blob_hash, size_bytes, body FROM artifact_revisions
-    WHERE body IS NOT NULL ORDER BY row_id
+    SELECT r.row_id, r.revision_id, r.media_type, r.blob_hash, r.size_bytes, r.body
+    FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
+    WHERE r.body IS NOT NULL AND a.erasure_row IS NULL ORDER BY r.row_id
 """
 _CHUNKED_BLOBS = """
     SELECT r.row_id, r.revision_id, r.blob_hash FROM artifact_revisions r

@@ -99,7 +99,7 @@ RULES = (
             WHEN 'opened' THEN (e.operation = 'relation.put') = (v.commit_seq = c.relation_row)
                 AND e.operation IN ('relation.put', 'claim.revise')
             WHEN 'stale' THEN e.operation = 'claim.revise'
-            ELSE e.operation IN ('claim.retract', 'relation.put')
+            ELSE e.operation IN ('claim.retract', 'relation.put', 'store.erase')
         END
         """,
     ),

@@ -176,6 +176,7 @@ RULES = (
     *_made("source_item", "source_items", _ITEM_ID),
     *_made("projection", "projections", "t.projection_id"),
     *_made("feedback", "feedback", "t.feedback_id"),
+    *_made("erasure", "erasures", "t.erasure_id"),
     _touched("source", "sources"),
     _touched("source_item", "source_items"),
     _touched("projection", "projections"),

@@ -60,7 +60,13 @@ def _membership(index: str, kind: Kind, what: str, indexed: str) -> tuple[Rule, 
 INDEXES = {
     "artifact_fts": _membership("artifact_fts", "index", "chunk", "SELECT row_id, row_id AS name FROM artifact_chunks"),
     "claim_fts": _membership(
-        "claim_fts", "index", "claim revision", "SELECT row_id, revision_id AS name FROM claim_revisions"
+        "claim_fts",
+        "index",
+        "claim revision",
+        """
+        SELECT r.row_id, r.revision_id AS name FROM claim_revisions r JOIN claims c ON c.row_id = r.claim_row
+        WHERE c.erasure_row IS NULL
+        """,
     ),
     "projection_fts": _membership(
         "projection_fts",
@@ -75,8 +81,8 @@ CHUNK_RULES = (
         "chunks",
         "the artifact revision has no chunks",
         """
-        SELECT revision_id FROM artifact_revisions r
-        WHERE NOT EXISTS (SELECT 1 FROM artifact_chunks c WHERE c.revision_row = r.row_id)
+        SELECT r.revision_id FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
+        WHERE a.erasure_row IS NULL AND NOT EXISTS (SELECT 1 FROM artifact_chunks c WHERE c.revision_row = r.row_id)
         """,
     ),
     Rule(

@@ -24,13 +24,18 @@ Kind = Literal[
     "derivation",
     "events",
     "outcome",
+    "erasure",
     "integrity_sum",
+    "head",
+    "ledger",
+    "ltx",
+    "backup",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """`entity` is the id, digest or number of what is damaged. Nothing of its content is told."""
+    """`entity` is the id, digest, number or key of what is damaged. Nothing of its content is told."""
 
     kind: Kind
     entity: str

@@ -72,8 +72,9 @@ RULES = (
         "revision",
         "{0} bytes do not live where a body of that size does",
         f"""
-        SELECT revision_id, size_bytes FROM artifact_revisions
+        SELECT revision_id, size_bytes FROM artifact_revisions r
         WHERE (body IS NOT NULL) <> (size_bytes <= {limits.INLINE_BODY_BYTES_MAX})
+            AND NOT EXISTS (SELECT 1 FROM artifacts a WHERE a.row_id = r.artifact_row AND a.erasure_row IS NOT NULL)
         """,  # noqa: S608
     ),
     Rule(

@@ -18,6 +18,7 @@ from memoree.verification import (
     contradictions,
     counters,
     derivations,
+    erasures,
     history,
     index,
     outcomes,
@@ -111,6 +112,7 @@ _CHECKS: Mapping[str, Callable[[apsw.Connection], Iterator[Issue]]] = {
     "sources": sources.issues,
     "history": history.issues,
     "outcomes": outcomes.issues,
+    "erasures": erasures.issues,
     "integrity sum": _sum_issues,
 }
 

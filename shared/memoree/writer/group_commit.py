@@ -116,7 +116,7 @@ class GroupCommitter:
             counters = meta.read(self.db)
             check_version(counters.schema_version)  # a newer program may have migrated the store meanwhile
             reading = self.clock()
-            now = self._instant(reading, counters.hlc)
+            now = instant_after(self.db, reading, counters.hlc)
             counters.batch += 1
             counters.hlc = clock.next_hlc(counters.hlc, clock.milliseconds(clock.from_stored(now)))
             yield _Batch(counters, now, clock.milliseconds(reading))
@@ -125,12 +125,6 @@ class GroupCommitter:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
-
-    def _instant(self, reading: datetime, hlc: int) -> str:
-        """The clock's reading, or the last instant of this tenant when the clock stepped back behind it. The hybrid
-        clock alone would not do: it counts milliseconds, the clock microseconds."""
-        last: str = scalar(self.db, _LAST_INSTANT) or ""
-        return max(clock.stored(reading), clock.stored(clock.hlc_instant(hlc)), last)
 
     def _decide(self, command: Command, batch: _Batch, presence: BlobPresence, *, savepoint: bool) -> Attempt:
         if (expired := _expired(command, batch)) is not None:
@@ -203,6 +197,13 @@ class GroupCommitter:
             rows_before=AttemptId(ids.new_id("att", clock.milliseconds(oldest))),
         )
         self.db.execute("UPDATE meta SET covered_batch = ?, covered_at = ?", (batch.counters.batch - 1, batch.now))
+
+
+def instant_after(db: apsw.Connection, reading: datetime, hlc: int) -> str:
+    """The clock's reading, or the last instant of this tenant when the clock stepped back behind it, in stored form.
+    The hybrid clock alone would not do: it counts milliseconds, the clock microseconds."""
+    last: str = scalar(db, _LAST_INSTANT) or ""
+    return max(clock.stored(reading), clock.stored(clock.hlc_instant(hlc)), last)
 
 
 def _expired(command: Command, batch: _Batch) -> MemoreeError | None:

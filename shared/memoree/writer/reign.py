@@ -10,17 +10,17 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import apsw
-import orjson
 
 from memoree.clock import stored, utc_now
 from memoree.command import Command
 from memoree.crashpoints import reach
-from memoree.database import attempts, meta, schema
+from memoree.database import attempts, compaction, meta, schema
 from memoree.database.connection import open_writer
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
@@ -31,6 +31,7 @@ from memoree.objects.loop_blobs import LoopBlobs
 from memoree.operations.view import BlobPresence
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost, HeadReading
+from memoree.replication.lineage import LedgerEntry, ledger_entry
 from memoree.replication.litestream import LitestreamGone, NotRestorable, SyncAmbiguous
 from memoree.replication.ltx import LtxName, parse_name, restorable_boundaries
 from memoree.writer.environment import WriterEnvironment
@@ -62,13 +63,13 @@ class BatchFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerEntry:
+class Parentage:
     """Where an epoch came from: the reign before it, and up to where that one's prefix belongs to the past."""
 
     kind: str
-    parent_epoch: int
-    parent_txid: int
-    parent_batch: int
+    epoch: int
+    txid: int
+    batch: int
 
 
 class Reign:
@@ -155,11 +156,12 @@ class Reign:
     async def _take_over(self, origin: Origin | None) -> None:
         """Steps 2 to 4: our own copy of everything, replicated whole, before head points at it."""
         if origin is None:
-            entry = await self._continue_parent()
+            parentage = await self._continue_parent()
         else:
-            entry = await self._start_from(origin)
+            parentage = await self._start_from(origin)
+        await self._in_thread(self._compact, self._connection)
         counters = await self._in_thread(meta.read, self._connection)
-        await self._write_ledger(entry, counters)
+        await self._write_ledger(parentage, counters)
         reach("takeover_ledger")
         await self._litestream.start()
         txid = await self._sync()
@@ -168,7 +170,7 @@ class Reign:
         reach("takeover_done")
         log.info("tenant %s: epoch %d begins at commit %d", self.tenant, self.head.epoch, counters.commit_seq)
 
-    async def _continue_parent(self) -> LedgerEntry:
+    async def _continue_parent(self) -> Parentage:
         """Step 2: everything that was ever covered, and what else the old prefix holds."""
         parent = self.head.prefix
         parent_txid = await self._restore(parent) if parent is not None else 0
@@ -177,9 +179,9 @@ class Reign:
         counters = await self._in_thread(self._open_database)
         self._check_not_behind(counters, parent)
         kind = "takeover" if parent is not None else "birth"
-        return LedgerEntry(kind, counters.epoch, parent_txid, counters.batch)
+        return Parentage(kind, counters.epoch, parent_txid, counters.batch)
 
-    async def _start_from(self, origin: Origin) -> LedgerEntry:
+    async def _start_from(self, origin: Origin) -> Parentage:
         """Step 2 replaced. The ledger tells where the past that it replaces ended, as head covered it."""
         self._progress_at = None
         await origin.fetch(self._database)
@@ -187,9 +189,10 @@ class Reign:
         reach("takeover_restored")
         await self._in_thread(self._open_database)
         await self._in_thread(origin.adopt, self._connection, self.head)
+        reach("takeover_adopted")
         head = self.head
         parent_epoch = layout.epoch_of(head.prefix) if head.prefix is not None else 0
-        return LedgerEntry(origin.kind, parent_epoch, head.txid, head.batch)
+        return Parentage(origin.kind, parent_epoch, head.txid, head.batch)
 
     async def _restore(self, prefix: str) -> int:
         """Step 2: the newest state the old prefix can give, uncovered commits included; returns its TXID."""
@@ -224,6 +227,17 @@ class Reign:
         return meta.read(self._db)
 
     def _migrate(self, db: apsw.Connection) -> None:
+        with self._getting_on(db):
+            schema.create_or_migrate(db)
+
+    def _compact(self, db: apsw.Connection) -> None:
+        """What an erasure left between the rows goes before anything of this copy is replicated."""
+        if not compaction.is_compact(db):
+            with self._getting_on(db):
+                compaction.compact(db)
+
+    @contextmanager
+    def _getting_on(self, db: apsw.Connection) -> Iterator[None]:
         """A large store takes longer than the watchdog waits, and no rival would be any faster: as long as SQLite gets
         on, the lease is kept."""
 
@@ -232,8 +246,10 @@ class Reign:
             return False
 
         db.set_progress_handler(got_on, MIGRATION_PROGRESS_STEPS)
-        schema.create_or_migrate(db)
-        db.set_progress_handler(None)
+        try:
+            yield
+        finally:
+            db.set_progress_handler(None)
 
     def _check_not_behind(self, counters: Meta, parent: str | None) -> None:
         """What was covered must be there: otherwise acknowledged writes are missing, and nobody may go on."""
@@ -248,21 +264,24 @@ class Reign:
                 f"{head.batch}, commit {head.commit_seq}",
             )
 
-    async def _write_ledger(self, entry: LedgerEntry, counters: Meta) -> None:
+    async def _write_ledger(self, parentage: Parentage, counters: Meta) -> None:
         """Step 3: which prefix continues which, written once; then the database says which epoch it is."""
-        document = {
-            **asdict(entry),
-            "prefix": self.prefix,
-            "base_commit_seq": counters.commit_seq,
-            "at": stored(utc_now()),
-        }
-        key = layout.epoch_ledger_key(self.tenant, self.head.epoch)
+        store, epoch = self._environment.store, self.head.epoch
+        entry = LedgerEntry(
+            kind=parentage.kind,
+            prefix=self.prefix,
+            parent_epoch=parentage.epoch,
+            parent_txid=parentage.txid,
+            parent_batch=parentage.batch,
+            base_commit_seq=counters.commit_seq,
+            at=stored(utc_now()),
+        )
         try:
-            await self._environment.store.put(key, orjson.dumps(document), if_absent=True)
+            await store.put(layout.epoch_ledger_key(self.tenant, epoch), entry.to_bytes(), if_absent=True)
         except PreconditionFailed:
-            present = await self._environment.store.get(key)
-            if present is None or orjson.loads(present.body)["prefix"] != self.prefix:
-                raise HeadLost(f"epoch {self.head.epoch} is in the ledger already") from None
+            present = await ledger_entry(store, self.tenant, epoch)
+            if present is None or present.prefix != self.prefix:
+                raise HeadLost(f"epoch {epoch} is in the ledger already") from None
         async for _ in self._environment.store.list(layout.tenant_prefix(self.tenant) + self.prefix):
             raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {self.tenant}: {self.prefix} is not empty")
         counters.epoch = self.head.epoch
@@ -343,6 +362,7 @@ class Reign:
     async def _move_head(self, counters: Meta, txid: int, *, released_at: str | None = None) -> None:
         """The commit point."""
         await self._swap_head(
+            history=counters.history,
             prefix=self.prefix,
             txid=txid,
             batch=counters.batch,

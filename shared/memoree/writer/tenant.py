@@ -7,11 +7,13 @@ import logging
 import time
 from collections.abc import Sequence
 
+from memoree import limits
 from memoree.crashpoints import reach
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectStoreError
-from memoree.queue import CommandQueue, Message
-from memoree.replication.head import HeadLost
+from memoree.queue import RECEIVE_COUNT_MAX, CommandQueue, Message
+from memoree.replication import layout
+from memoree.replication.head import HeadFile, HeadLost
 from memoree.writer.environment import WriterEnvironment
 from memoree.writer.reign import BatchFailed, LeaseHeld, Reign
 from memoree.writer.staging import Staged, UnknownCommand, mark_try, stage
@@ -20,6 +22,8 @@ log = logging.getLogger(__name__)
 
 STORE_BACK_OFF_SECONDS = 0.3
 DAMAGE_BACK_OFF_SECONDS = 5.0
+UNKNOWN_BACK_OFF_SECONDS = limits.COMMAND_AGE_SECONDS_MAX / RECEIVE_COUNT_MAX
+"""Of commands by a newer program: hidden for so long each time, none is dead before it is too old to be applied."""
 FAULT_BACK_OFF_SECONDS = (0.0, 0.3, 1.0, 3.0, 10.0)
 """After faults in a row that ended the reign: every new one costs a restore and an upload of the whole database."""
 
@@ -40,6 +44,8 @@ class TenantActor:
         self.used_at = time.monotonic()
         self.blocked_until = 0.0
         """Monotonic time before which this tenant's messages are not worth receiving."""
+        self._lease_is_held = False
+        """Whether that is for another's lease, which may also be released before."""
 
     @property
     def idle_since(self) -> float:
@@ -52,6 +58,20 @@ class TenantActor:
     def holds_lease(self) -> bool:
         return self._reign is not None and not self._reign.settled
 
+    @property
+    def waits_for_lease(self) -> bool:
+        return self._lease_is_held and self.blocked_until > time.monotonic()
+
+    async def look_at_lease(self) -> None:
+        """Whether what this tenant waits for was released, or its owner is gone: then it waits no longer."""
+        try:
+            reading = await HeadFile(self._environment.store, layout.tenant_prefix(self.tenant)).read()
+        except (ObjectStoreError, MemoreeError) as error:
+            log.info("tenant %s: no look at the lease that it waits for: %s", self.tenant, error)
+            return
+        if reading is None or not reading.lease_seconds_left(self._environment.timings.lease_ttl):
+            self.blocked_until = 0.0
+
     async def serve(self, messages: Sequence[Message]) -> None:
         """Apply, cover and acknowledge; or give the messages back and say for how long. Raises `QueueError`, which
         leaves the messages to return by themselves."""
@@ -60,6 +80,7 @@ class TenantActor:
                 staged = await self._apply(messages)
             except LeaseHeld as held:
                 await self._give_back(messages, held.seconds, held)
+                self._lease_is_held = True
             except HeadLost as lost:
                 await self._end_reign()
                 await self._give_back(messages, 0.0, lost)
@@ -69,12 +90,15 @@ class TenantActor:
             except ObjectStoreError as error:
                 await self._give_back(messages, STORE_BACK_OFF_SECONDS, error)
             except UnknownCommand as error:
-                log.error("tenant %s cannot be written: %s", self.tenant, error)
-                await self._give_back(messages, DAMAGE_BACK_OFF_SECONDS, error)
+                log.error("tenant %s waits for a newer writer: %s", self.tenant, error)
+                await self._queue.set_visibility(messages, UNKNOWN_BACK_OFF_SECONDS)
             except MemoreeError as error:
                 log.error("tenant %s cannot be written: %s", self.tenant, error)
                 await self._end_reign()
                 await self._give_back(messages, DAMAGE_BACK_OFF_SECONDS, error)
+            except asyncio.CancelledError:
+                await self._end_reign()  # whatever was under way is undecided
+                raise
             except Exception as error:
                 log.exception("tenant %s: a batch failed and is abandoned", self.tenant)
                 await self._end_reign()
@@ -152,6 +176,11 @@ class TenantActor:
         async with self._turn:
             await self._settle()
 
+    async def abandon(self) -> None:
+        """Keep nothing, and leave the lease to run out."""
+        async with self._turn:
+            await self._end_reign()
+
     async def close(self) -> None:
         """Release the lease and keep nothing."""
         async with self._turn:
@@ -182,6 +211,7 @@ class TenantActor:
         """Undecided messages return to the queue; until then this group is not asked for."""
         log.info("tenant %s: %d messages given back: %s", self.tenant, len(messages), why)
         self.blocked_until = time.monotonic() + seconds
+        self._lease_is_held = False
         await self._queue.set_visibility(messages, min(seconds, STORE_BACK_OFF_SECONDS))
 
 

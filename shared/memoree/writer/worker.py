@@ -21,12 +21,17 @@ from memoree.writer.uploads import UploadVerifier, sweep_all
 
 HOUSEKEEPING_SECONDS = 1.0
 QUEUE_RETRY_SECONDS = 0.5
+LEASE_LOOK_SECONDS = 0.1
+"""Between two looks at a lease that messages wait for: hardly any lease that is given up has to run out first."""
 BATCHES_IN_HAND_MAX = 2 * limits.TENANTS_HELD_MAX
 """No more is received while so many batches wait for their tenant's turn."""
 UPLOADS_BACK_OFF_SECONDS = 5.0
 """For uploads received beyond those that may be in hand."""
+RELEASE_SECONDS_MIN = 5.0
+"""For settling at the end of a function's event, however late that is."""
 ACTORS_KEPT_MAX = 2 * limits.TENANTS_HELD_MAX
-"""A settled tenant keeps its database open, to be continued; beyond this many the longest unused are closed."""
+"""A settled tenant keeps its database open, to be continued, for `LOCAL_COPY_IDLE_SECONDS_MAX`; beyond this many the
+longest unused are closed."""
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +63,7 @@ class WriterWorker:
         housekeeping = asyncio.create_task(self._keep_house())
         sweeping = asyncio.create_task(self._sweep_uploads())
         migrating = asyncio.create_task(migrate_outdated(self._environment.store, self._migrate))
+        watching = asyncio.create_task(self._watch_leases())
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
@@ -72,19 +78,62 @@ class WriterWorker:
                     break
                 await self._dispatch(receiving.result())
         finally:
-            for task in (stopping, sweeping, migrating, *self._verifying):
+            for task in (stopping, sweeping, migrating, watching, *self._verifying):
                 task.cancel()
             await asyncio.gather(*self._in_hand, *self._verifying, return_exceptions=True)
             housekeeping.cancel()
             settling = [self._settling] if self._settling is not None else []
-            await asyncio.gather(housekeeping, sweeping, migrating, *settling, return_exceptions=True)
+            await asyncio.gather(housekeeping, sweeping, migrating, watching, *settling, return_exceptions=True)
             await asyncio.gather(*(actor.close() for actor in self._actors.values()), return_exceptions=True)
+
+    async def serve(self, messages: Sequence[Message], seconds: float) -> None:
+        """One delivery in place of `run`, for a function: when this returns, no lease is held. What is undecided after
+        `seconds` is given up and not acknowledged, and the reign it belonged to is ended."""
+        deadline = time.monotonic() + seconds
+        await self._dispatch(messages)
+        working = {*self._in_hand, *self._verifying}
+        if working:
+            _, late = await asyncio.wait(working, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*working, return_exceptions=True)
+        await self._release_all(max(RELEASE_SECONDS_MIN, deadline - time.monotonic()))
+
+    async def migrate(self, seconds: float) -> None:
+        """What `run` begins with, for a function: migrate what an older program left. Raises `TimeoutError` when that
+        takes longer; no lease is held then."""
+        try:
+            async with asyncio.timeout(seconds):
+                await migrate_outdated(self._environment.store, self._migrate)
+        finally:
+            await self._release_all(RELEASE_SECONDS_MIN)
+
+    async def close(self) -> None:
+        """After `serve`: keep nothing that could be continued."""
+        await asyncio.gather(*(actor.close() for actor in self._actors.values()), return_exceptions=True)
+
+    async def _release_all(self, seconds: float) -> None:
+        """Settle every tenant, so that it may be continued; a reign that does not settle in time is ended."""
+        await asyncio.gather(*(self._release(actor, seconds) for actor in self._idle_holders()))
+        await self._close_unused()
+
+    async def _release(self, actor: TenantActor, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await actor.settle()
+        except TimeoutError:
+            log.warning("tenant %s: not settled within %.1f s; its reign is ended", actor.tenant, seconds)
+            await actor.abandon()
 
     async def _receive(self) -> list[Message]:
         now = time.monotonic()
         blocked = [tenant for tenant, actor in self._actors.items() if actor.blocked_until > now]
         wait = min(
-            (self._actors[tenant].blocked_until - now for tenant in blocked), default=limits.RECEIVE_WAIT_SECONDS
+            (
+                LEASE_LOOK_SECONDS if self._actors[tenant].waits_for_lease else self._actors[tenant].blocked_until - now
+                for tenant in blocked
+            ),
+            default=limits.RECEIVE_WAIT_SECONDS,
         )
         try:
             return await self._queue.receive(
@@ -176,6 +225,11 @@ class WriterWorker:
                 # Beside this loop: settling waits for the store, and messages in hand must stay hidden meanwhile.
                 self._settling = asyncio.create_task(self._settle_idle(timings.settle_after_idle))
 
+    async def _watch_leases(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE_LOOK_SECONDS)
+            await asyncio.gather(*(actor.look_at_lease() for actor in self._actors.values() if actor.waits_for_lease))
+
     async def _extend_in_hand(self, seconds: float) -> None:
         for messages in [*self._in_hand.values(), *self._verifying.values()]:
             await self._set_visibility(messages, seconds)
@@ -203,6 +257,9 @@ class WriterWorker:
         for actor in self._idle_holders():
             if actor.idle_since < deadline:
                 await actor.settle()
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
         now = time.monotonic()
         unused = sorted(
             (
@@ -212,8 +269,10 @@ class WriterWorker:
             ),
             key=lambda actor: actor.used_at,
         )
-        for actor in unused[: max(0, len(self._actors) - ACTORS_KEPT_MAX)]:
-            if actor.tenant not in self._admitted:
+        too_many = len(self._actors) - ACTORS_KEPT_MAX
+        for place, actor in enumerate(unused):
+            is_stale = now - actor.used_at > limits.LOCAL_COPY_IDLE_SECONDS_MAX
+            if (place < too_many or is_stale) and actor.tenant not in self._admitted:
                 del self._actors[actor.tenant]
                 await actor.close()
 

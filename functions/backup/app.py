@@ -1,0 +1,9 @@
+"""One run of the job by hand, with the deployment's settings: `python -m functions.backup.app [TENANT]`."""
+
+from __future__ import annotations
+
+from functions.backup.handler import handler
+from memoree.serverless.local import run_job
+
+if __name__ == "__main__":
+    run_job("backup", handler)

@@ -1,0 +1,235 @@
+"""The second bucket: every backup once more, with its blobs, where the loss of the first bucket does not reach.
+
+It has the same keys as the first, so a backup is listed, verified and restored from it in the same way. Blobs are
+copied once, whatever number of backups refers to them, and go with the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import shutil
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from memoree import erasures, limits
+from memoree.backup import manifest, record
+from memoree.backup.packed import PackedFile
+from memoree.backup.record import INTENT_NAME, RECORD_NAME, BackupRecord, FaultyObject
+from memoree.concurrency import for_each
+from memoree.erasures import Erasure
+from memoree.errors import MemoreeError
+from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
+from memoree.objects.audit import BlobAudit, BlobFault, BlobRef
+from memoree.objects.blobs import blob_key, blob_prefix, digest_in, missing
+from memoree.objects.presence import PresenceAudit
+from memoree.objects.removal import Removal, remove_all
+from memoree.objects.streaming import blob_windows, windows
+
+Item = TypeVar("Item")
+
+
+@dataclass(slots=True)
+class Copied:
+    """What a run brought to the second bucket. `failures` are backups, with the reasons why they are not there."""
+
+    backups: list[str] = field(default_factory=list)
+    blobs: int = 0
+    bytes: int = 0
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutErased:
+    """A `BlobAudit` that does not miss what was erased: a backup keeps its reference, and nothing keeps the blob."""
+
+    audit: BlobAudit
+    erased: frozenset[str]
+
+    def faults(self, referenced: Iterator[BlobRef]) -> Iterator[BlobFault]:
+        return self.audit.faults(ref for ref in referenced if ref.digest.hex() not in self.erased)
+
+
+async def erased_from(store: ObjectStore, backup: BackupRecord) -> frozenset[str]:
+    """Digests in hex of what was erased since the backup. Content that was stored anew after its erasure is cited by
+    later backups and belongs to them. Raises as `memoree.erasures.recorded`."""
+    return _erased_from(await erasures.recorded(store, backup.tenant), backup)
+
+
+def _erased_from(recorded: Sequence[Erasure], backup: BackupRecord) -> frozenset[str]:
+    later = (erasure for erasure in recorded if erasure.commit_seq > backup.commit_seq)
+    return frozenset(digest for erasure in later for digest in erasure.blobs)
+
+
+async def copy_missing(
+    first: ObjectStore, second: ObjectStore, tenant: str, scratch: Path, progress: Callable[[str], None]
+) -> Copied:
+    """Copy every backup of the tenant that the second bucket does not have. One that cannot be copied is told, and the
+    others go on. Raises `StoreUnavailable`, `OSError`."""
+    done = Copied()
+    await _copy_erasures(first, second, tenant)
+    there = set(await record.published(second, tenant))
+    for backup_id in await record.published(first, tenant):
+        if backup_id not in there:
+            progress(f"copying backup {backup_id} to the second bucket")
+            try:
+                found = await record.find(first, tenant, backup_id)
+                await _Copy(first, second, found, await erased_from(second, found), done).run(scratch)
+                done.backups.append(backup_id)
+            except MemoreeError as error:
+                done.failures[backup_id] = error.message
+    return done
+
+
+class _Copy:
+    """Of one backup."""
+
+    def __init__(
+        self, first: ObjectStore, second: ObjectStore, backup: BackupRecord, erased: frozenset[str], done: Copied
+    ) -> None:
+        self._first = first
+        self._second = second
+        self._backup = backup
+        self._done = done
+        audit = PresenceAudit(second, backup.tenant, asyncio.get_running_loop())
+        self._there = WithoutErased(audit, erased)
+
+    async def run(self, scratch: Path) -> None:
+        """In the order in which a backup is made: the intent keeps what is copied from being swept."""
+        backup = self._backup
+        work = scratch / f"{backup.backup_id}-copy"
+        work.mkdir(mode=0o700)
+        try:
+            await self._second.put(backup.key_of(INTENT_NAME), backup.intent.to_bytes())
+            lines = work / "manifest.jsonl"
+            async with record.in_use(self._first, backup):
+                await record.fetch_manifest(self._first, backup, lines)
+                lost = _in_pages(self._there.faults(manifest.refs(lines)))
+                await for_each(lost, self._copy_blob, at_once=limits.BACKUP_COPIES_AT_ONCE_MAX)
+                for packed in (backup.checkpoint, backup.manifest):
+                    await self._copy_packed(packed)
+            again = await asyncio.to_thread(next, self._there.faults(manifest.refs(lines)), None)
+            if again is not None:
+                raise FaultyObject(blob_key(backup.tenant, again.name), f"{again.detail}, the second one")
+            await _put_once(self._second, backup.key_of(RECORD_NAME), backup.to_bytes())
+        finally:
+            await asyncio.to_thread(shutil.rmtree, work)
+
+    async def _copy_blob(self, fault: BlobFault) -> None:
+        """Proven on the way: what hashes to something else is not shown under its name."""
+        tenant, digest = self._backup.tenant, fault.name
+        key = blob_key(tenant, digest)
+        try:
+            size = (await self._first.head(key)).size
+        except ObjectMissing:
+            raise missing(digest) from None
+        content = blob_windows(self._first, tenant, digest, size, 0, size, window_bytes=limits.DOWNLOAD_WINDOW_BYTES)
+        async with aclosing(content):
+            await self._second.put_stream(key, content, size=size)
+        self._done.blobs += 1
+        self._done.bytes += size
+
+    async def _copy_packed(self, packed: PackedFile) -> None:
+        key = self._backup.key_of(packed.name)
+        content = _proven(self._first, key, packed)
+        async with aclosing(content):
+            await self._second.put_stream(key, content, size=packed.stored_size)
+
+
+async def _proven(store: ObjectStore, key: str, packed: PackedFile) -> AsyncGenerator[bytes, None]:
+    hasher = hashlib.sha256()
+    found = windows(store, key, 0, packed.stored_size, window_bytes=limits.DOWNLOAD_WINDOW_BYTES)
+    async with aclosing(found):
+        try:
+            async for window in found:
+                hasher.update(window.body)
+                yield window.body
+        except ObjectMissing:
+            raise FaultyObject(key, "is missing") from None
+    if hasher.hexdigest() != packed.stored_sha256:
+        raise FaultyObject(key, "is damaged: it is not what was stored")
+
+
+async def sweep(store: ObjectStore, tenant: str, scratch: Path, before: datetime) -> Removal:
+    """Remove the blobs that no backup of this second bucket refers to, and those that were erased; only what was
+    written before then. Nothing is removed while a backup is being copied there. Raises as
+    `memoree.backup.record.records`, `OSError`."""
+    removal = Removal()
+    work = scratch / "sweep"
+    work.mkdir(mode=0o700)
+    try:
+        backups = await record.records(store, tenant)
+        for backup in backups:
+            await record.fetch_manifest(store, backup, work / backup.backup_id)
+        known = {backup.backup_id for backup in backups}
+        recorded = await erasures.recorded(store, tenant)
+        held = heapq.merge(*(_held(work / backup.backup_id, _erased_from(recorded, backup)) for backup in backups))
+        erased = frozenset(digest for erasure in recorded for digest in erasure.blobs)
+        unheld = _unheld(store, tenant, held, erased, before)
+        async for page in _pages(unheld):
+            if {intent.backup_id for intent in await record.intents(store, tenant)} - known:
+                break
+            removal.include(await remove_all(store, page))
+    finally:
+        await asyncio.to_thread(shutil.rmtree, work)
+    return removal
+
+
+def _held(lines: Path, erased: frozenset[str]) -> Iterator[str]:
+    """The digests that a manifest names, in ascending order, without what was erased since."""
+    return (digest for ref in manifest.refs(lines) if (digest := ref.digest.hex()) not in erased)
+
+
+async def _unheld(
+    store: ObjectStore, tenant: str, held: Iterator[str], erased: frozenset[str], before: datetime
+) -> AsyncIterator[str]:
+    """Keys: what was erased at once, the rest by age. Both the list and what is held come in ascending order."""
+    next_held = next(held, None)
+    async for info in store.list(blob_prefix(tenant)):
+        digest = digest_in(tenant, info.key)
+        if digest is None:
+            continue
+        while next_held is not None and next_held < digest:
+            next_held = next(held, None)
+        if digest != next_held and (digest in erased or info.last_modified < before):
+            yield info.key
+
+
+async def _copy_erasures(first: ObjectStore, second: ObjectStore, tenant: str) -> None:
+    """What a restore from the second bucket has to erase again."""
+    for erasure in await erasures.recorded(first, tenant):
+        await erasures.record(second, tenant, erasure)
+
+
+async def _put_once(store: ObjectStore, key: str, body: bytes) -> None:
+    """Create-only; the same bytes may be there already."""
+    try:
+        await store.put(key, body, if_absent=True)
+    except PreconditionFailed:
+        found = await store.get(key)
+        if found is None or found.body != body:
+            raise FaultyObject(key, "is there already, of another backup") from None
+
+
+async def _in_pages(items: Iterator[Item]) -> AsyncIterator[Item]:
+    """What an iterator that blocks has, taken from it in a thread."""
+    while page := await asyncio.to_thread(lambda: list(islice(items, limits.LIST_PAGE_OBJECTS))):
+        for item in page:
+            yield item
+
+
+async def _pages(items: AsyncIterator[Item]) -> AsyncIterator[list[Item]]:
+    page: list[Item] = []
+    async for item in items:
+        page.append(item)
+        if len(page) == limits.LIST_PAGE_OBJECTS:
+            yield page
+            page = []
+    if page:
+        yield page

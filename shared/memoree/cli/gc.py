@@ -1,0 +1,46 @@
+"""`memoree gc`: removing what nothing holds any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memoree.cli.jobs import report, tenancy_options, with_site
+from memoree.cli.parsing import Command
+
+
+@click.command(cls=Command)
+@tenancy_options
+def gc(tenant: str | None, data: Path | None) -> int:
+    """Delete blobs that nothing holds any more, prefixes of old epochs, and what commands and uploads left.
+
+    Nothing younger than a day goes, nor what a backup holds or a point in time needs. Without --tenant, the blobs of
+    the store in the data directory. Exits 1 when something could not be deleted.
+    """
+    if tenant is None:
+        if data is not None:
+            raise click.UsageError("--data is for a deployment; name the --tenant")
+        import asyncio
+
+        result, failed = asyncio.run(_collect_here())
+        return report(result) or (1 if failed else 0)
+    from memoree.jobs.scheduled import collect
+
+    done = with_site(data, lambda site: collect(site, tenant))
+    return report(done.result) or (1 if done.problems else 0)
+
+
+async def _collect_here() -> tuple[dict[str, Any], int]:
+    from memoree.assembly import embedded_service
+    from memoree.jobs.embedded import EmbeddedTenancy
+    from memoree.jobs.local_gc import collect
+    from memoree.paths import discover
+
+    service = embedded_service(discover().data_dir)
+    try:
+        collection = await collect(EmbeddedTenancy(service))
+    finally:
+        await service.close()
+    return {"blobs": collection.to_wire()}, collection.deletes.failed

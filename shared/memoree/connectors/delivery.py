@@ -1,0 +1,217 @@
+"""One run of a connector: its changes become messages, batch by batch, and are remembered once they are queued."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from memoree import limits
+from memoree.connectors import Change, Gone, Item, Settle, Skipped, Unchanged
+from memoree.connectors.messages import Messages
+from memoree.connectors.state import State
+from memoree.database.sources import Health
+from memoree.errors import Code, MemoreeError, shown
+from memoree.ingest.message import Ingest, IngestMessage, InlineContent, UploadReference
+
+_HEALTH, _LOCATOR = "health", "locator"
+
+
+class Outlet(Protocol):
+    """Where messages go: `memoree.ingest.publisher.Publisher`, or a list for a rehearsal."""
+
+    async def content(self, tenant: str, data: bytes) -> InlineContent | UploadReference: ...
+
+    async def publish(self, messages: Sequence[IngestMessage]) -> None: ...
+
+
+@dataclass(slots=True)
+class Summary:
+    """What runs did. Of what the last one skipped, `skipped` holds the first ones and `skipped_count` counts all."""
+
+    delivered: int = 0
+    withdrawn: int = 0
+    unchanged: int = 0
+    bytes_delivered: int = 0
+    skipped_count: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def count(self, change: Change) -> None:
+        match change:
+            case Item():
+                self.delivered += 1
+                self.bytes_delivered += len(change.content)
+            case Gone():
+                self.withdrawn += 1
+            case Unchanged():
+                self.unchanged += 1
+            case Skipped():
+                self.skipped_count += 1
+                if len(self.skipped) < limits.CONNECTOR_SKIPPED_LISTED_MAX:
+                    self.skipped.append(change)
+
+    def absorb(self, later: Summary) -> None:
+        """What was skipped is tried again by every run, and counts once."""
+        self.delivered += later.delivered
+        self.withdrawn += later.withdrawn
+        self.bytes_delivered += later.bytes_delivered
+        self.unchanged = later.unchanged
+        self.skipped_count = later.skipped_count
+        self.skipped = later.skipped
+
+    def to_wire(self) -> dict[str, Any]:
+        return {
+            "delivered": self.delivered,
+            "withdrawn": self.withdrawn,
+            "unchanged": self.unchanged,
+            "bytes_delivered": self.bytes_delivered,
+            "skipped_count": self.skipped_count,
+            "skipped": [{"where": change.where, "reason": change.reason} for change in self.skipped],
+        }
+
+
+class _Unsayable(Exception):
+    def __init__(self, item: Item, reason: str) -> None:
+        super().__init__(reason)
+        self.skipped = Skipped(item.external_id, reason)
+
+
+class Delivery:
+    """Good for one run. `progress` is called after every batch.
+
+    Killed at any moment, nothing is lost: what was queued and not yet remembered is sent again by the next run, and is
+    a repeat on the other side.
+    """
+
+    def __init__(
+        self,
+        messages: Messages,
+        state: State,
+        outlet: Outlet,
+        *,
+        progress: Callable[[Summary], None] = lambda _: None,
+    ) -> None:
+        self._messages = messages
+        self._state = state
+        self._outlet = outlet
+        self._progress = progress
+        self._batch: list[Change] = []
+        self._batch_bytes = 0
+        self._exists: dict[str, bool] = {}
+        """What the batch leaves behind, ahead of the state."""
+        self._published = False
+        self.summary = Summary()
+
+    async def run(self) -> Summary:
+        """Send what changed since the last run.
+
+        Raises `MemoreeError` when the external system cannot be read, which the health of the source then says too,
+        or is another one than before, and `QueueError` when the ingest queue cannot be reached.
+        """
+        self._check_locator()
+        changes = self._messages.connector.changes(self._state)
+        try:
+            async for change in changes:
+                await self._take(change)
+        except MemoreeError as error:
+            await self._flush()
+            await self._tell("error", error.message)
+            raise
+        finally:
+            await changes.aclose()
+        await self._flush()
+        skipped = self.summary.skipped
+        if skipped:
+            first = f"{skipped[0].where}: {skipped[0].reason}"
+            await self._tell("degraded", f"{self.summary.skipped_count} not delivered, first {first}")
+        else:
+            await self._tell("healthy", None)
+        return self.summary
+
+    def _check_locator(self) -> None:
+        """What one place held must not be withdrawn because another one does not hold it."""
+        here, before = self._messages.locator, self._state.recall(_LOCATOR)
+        if before not in (None, here):
+            raise MemoreeError(
+                Code.CONFIG_ERROR,
+                f"source {shown(self._messages.destination.source)} has delivered from {before}, not {here}: choose "
+                f"another name for another source; if it has moved, say --locator {before}",
+            )
+
+    async def _take(self, change: Change) -> None:
+        match change:
+            case Item():
+                self._exists[change.external_id] = True
+                self._batch_bytes += len(change.content)
+            case Gone():
+                if not self._was_sent(change.external_id):
+                    return
+                self._exists[change.external_id] = False
+            case Settle():
+                await self._flush()
+                return
+        self._batch.append(change)
+        full = len(self._batch) >= limits.CONNECTOR_BATCH_ITEMS_MAX
+        if full or self._batch_bytes >= limits.CONNECTOR_BATCH_BYTES_MAX:
+            await self._flush()
+
+    def _was_sent(self, external_id: str) -> bool:
+        known = self._exists.get(external_id)
+        return self._state.sent(external_id) is not None if known is None else known
+
+    async def _flush(self) -> None:
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        messages: list[IngestMessage] = []
+        done: list[Change] = []
+        for change in batch:
+            try:
+                messages += await self._said(change)
+            except _Unsayable as error:
+                done.append(error.skipped)
+            else:
+                done.append(change)
+        if messages:
+            await self._publish(messages)
+        self._state.record(done)
+        self._exists.clear()
+        for change in done:
+            self.summary.count(change)
+        self._progress(self.summary)
+
+    async def _said(self, change: Change) -> list[IngestMessage]:
+        match change:
+            case Item():
+                return [await self._ingest(change)]
+            case Gone():
+                return [self._messages.withdraw(change)]
+            case _:
+                return []
+
+    async def _ingest(self, item: Item) -> Ingest:
+        """Raises `_Unsayable` for an item that no message can carry; the others go on."""
+        try:
+            content = await self._outlet.content(self._messages.destination.tenant, item.content)
+            return self._messages.ingest(item, content)
+        except ValidationError as error:  # a name or provenance beyond its bounds
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise _Unsayable(item, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+        except MemoreeError as error:
+            if error.code is not Code.CONTENT_TOO_LARGE:
+                raise
+            raise _Unsayable(item, error.message) from error
+
+    async def _publish(self, messages: Sequence[IngestMessage]) -> None:
+        """The source is made known before anything is said of it, by every run: it may be another store by now."""
+        await self._outlet.publish(messages if self._published else [self._messages.register(), *messages])
+        self._state.remember(_LOCATOR, self._messages.locator)
+        self._published = True
+
+    async def _tell(self, health: Health, message: str | None) -> None:
+        """Where the source is to be read on, after a run that sent something; and how it is, when that is news. A
+        source that never sent anything is not made known in order to say that it is ill."""
+        before = self._state.recall(_HEALTH)
+        if self._published or (before is not None and before != health):
+            await self._publish([self._messages.checkpoint(health, message, self._state.cursor)])
+            self._state.remember(_HEALTH, health)

@@ -1,0 +1,251 @@
+"""Erasing artifacts and claims for good, and saying truly where they may still be (design §8, `docs/erasure.md`).
+
+The writer's commit is the erasure. What comes after it (the record for restores, the blobs, rewriting the database) may
+be broken off at any point, and the same command again does all of it that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import apsw
+import orjson
+from blake3 import blake3
+
+from memoree import clock, limits
+from memoree.backup import record as backups
+from memoree.backup.retention import end_of_erased
+from memoree.crashpoints import reach
+from memoree.data_directory import INGEST_QUEUE_NAME
+from memoree.database import artifacts, claims, condemned, erasures
+from memoree.envelope import parse
+from memoree.erasures import Erasure, record, recorded
+from memoree.errors import Code, MemoreeError, erased, not_found
+from memoree.jobs import gc, local_gc
+from memoree.jobs.embedded import EmbeddedTenancy
+from memoree.jobs.replicated import JobSite
+from memoree.jobs.tenancy import Tenancy
+from memoree.objects import ObjectMissing, ObjectStore
+from memoree.objects.blobs import blob_key
+from memoree.operations.erasure import ARTIFACT_PREFIX, OPERATION, StoreErase
+from memoree.queue import QueueError
+from memoree.queue.sqlite_store import scrub
+from memoree.replication import layout
+from memoree.replication.head import HeadLost
+from memoree.replication.lineage import ledger_entry
+from memoree.settings import StackSettings
+from memoree.writer.reign import Reign
+
+GONE = "erased"
+IN_THE_COMMIT = (
+    "database",
+    "full_text_index",
+    "vocabulary",
+    "idempotency_results",
+    "attempts",
+    "events",
+)
+"""The stores that the writer's commit sees to, once its database was rewritten."""
+
+Json = dict[str, Any]
+Line = str | dict[str, str]
+"""`erased`, or `retained_until` and an instant; of backups, by their ids."""
+
+
+def retained_until(instant: datetime) -> str:
+    return f"retained_until {clock.wire(clock.stored(instant))}"
+
+
+async def preview(tenancy: Tenancy, entities: Sequence[str]) -> Json:
+    """What an erasure would be about. Raises what the erasure would, and `NOT_FOUND` for what is erased already."""
+    wanted = parse(StoreErase, {"entities": list(dict.fromkeys(entities)), "reason": "to look"}, "input")
+
+    def found(db: apsw.Connection) -> list[Json]:
+        return [_described(db, entity_id) for entity_id in wanted.entities]
+
+    described, _ = await tenancy.snapshot(found)
+    return {"dry_run": True, "entities": described}
+
+
+async def erase_in_directory(tenancy: EmbeddedTenancy, entities: Sequence[str], reason: str) -> Json:
+    """Erase, and return the receipt. Raises as `Tenancy.submit`, and `TRANSPORT_ERROR` while somebody reads an earlier
+    state: then what is left is done by the next run."""
+    result = await _committed(tenancy, entities, reason, names_blobs=False)
+    await local_gc.collect(tenancy)
+    await asyncio.to_thread(tenancy.service.scrub)
+    reach("erasure_scrubbed")
+    now = tenancy.clock()
+    ingest_queue = tenancy.service.data_dir / INGEST_QUEUE_NAME
+    if has_queue := ingest_queue.exists():
+        await _scrub_queue(ingest_queue)
+    return _receipt(
+        result,
+        {
+            **dict.fromkeys(IN_THE_COMMIT, GONE),
+            "blobs": await _blobs_line(tenancy, now),
+            **await _leftovers(tenancy.store, tenancy.tenant, timedelta()),
+            "queue": retained_until(now + timedelta(seconds=limits.QUEUE_SECONDS_MAX)) if has_queue else GONE,
+            **dict.fromkeys(("replicas", "ltx_history", "backups", "second_bucket"), GONE),
+        },
+    )
+
+
+async def erase_in_deployment(site: JobSite, tenant: str, entities: Sequence[str], reason: str) -> Json:
+    """As `erase_in_directory`, of a tenant of a deployment. Its writer loses its reign to this job, which hands the
+    tenant back at once: the prefix of a new epoch is the only one that holds nothing of what was."""
+    tenancy = site.tenancy(tenant)
+    result = await _committed(tenancy, entities, reason, names_blobs=True)
+    known = await recorded(site.store, tenant)
+    if site.second is not None:
+        for erasure in known:
+            await record(site.second, tenant, erasure)
+    await gc.collect_erased(tenancy)
+    began = await _renewed(site, tenant)
+    for queue in _queue_files(site.settings):
+        await _scrub_queue(queue)
+    reach("erasure_scrubbed")
+    now = site.writer.clock()
+    settings = site.settings
+    collected_every = timedelta(seconds=settings.gc_every_seconds)
+    history = timedelta(seconds=settings.point_in_time_seconds + limits.CLOCK_SKEW_SECONDS_MAX)
+    pruned_every = timedelta(seconds=settings.backup_every_seconds)
+    return _receipt(
+        result,
+        {
+            **dict.fromkeys(IN_THE_COMMIT, GONE),
+            "blobs": await _blobs_line(tenancy, now),
+            **await _leftovers(site.store, tenant, collected_every),
+            "queue": retained_until(now + timedelta(seconds=limits.QUEUE_SECONDS_MAX)),
+            "replicas": retained_until(now + timedelta(seconds=limits.LOCAL_COPY_IDLE_SECONDS_MAX)),
+            "ltx_history": retained_until(began + history + collected_every),
+            "backups": await _backups_line(site.store, tenant, known, pruned_every),
+            "second_bucket": (
+                GONE if site.second is None else await _backups_line(site.second, tenant, known, pruned_every)
+            ),
+        },
+    )
+
+
+async def _committed(tenancy: Tenancy, entities: Sequence[str], reason: str, *, names_blobs: bool) -> Json:
+    """The result of the commit, with its record written; `names_blobs` where backups may still refer to some. The same
+    entities and reason are the same command."""
+    wanted = {"entities": sorted(set(entities)), "reason": reason}
+    key = f"erase_{blake3(orjson.dumps(wanted, option=orjson.OPT_SORT_KEYS)).hexdigest()}"
+    result = await tenancy.submit(OPERATION, wanted, key=key)
+    reach("erasure_committed")
+    await _record_all(tenancy, names_blobs=names_blobs)
+    reach("erasure_recorded")
+    return dict(result)
+
+
+async def _record_all(tenancy: Tenancy, *, names_blobs: bool) -> None:
+    """Also what an earlier run erased and did not live to record."""
+    known = {erasure.erasure_id for erasure in await recorded(tenancy.store, tenancy.tenant)}
+    found, _ = await tenancy.snapshot(
+        lambda db: [_entry(db, each, names_blobs) for each in erasures.every(db) if each.erasure_id not in known]
+    )
+    for erasure in found:
+        await record(tenancy.store, tenancy.tenant, erasure)
+
+
+def _entry(db: apsw.Connection, erasure: erasures.Erasure, names_blobs: bool) -> Erasure:
+    own = (row.digest.hex() for row in condemned.rows(db) if row.commit_seq == erasure.row_id)
+    return Erasure(
+        erasure_id=erasure.erasure_id,
+        at=erasure.created_at,
+        commit_seq=erasure.row_id,
+        entities=erasures.entities(db, erasure),
+        blobs=tuple(own) if names_blobs else (),
+    )
+
+
+def _described(db: apsw.Connection, entity_id: str) -> Json:
+    kind = "artifact" if entity_id.startswith(ARTIFACT_PREFIX) else "claim"
+    entity = (artifacts if kind == "artifact" else claims).find(db, entity_id)
+    if entity is None:
+        not_found(kind, entity_id)
+    if entity.erasure_row is not None:
+        erased(kind, entity_id)
+    return {"id": entity_id, "type": kind, "status": entity.status, "revisions": entity.revision_count}
+
+
+def _receipt(result: Mapping[str, Any], lines: Mapping[str, Line]) -> Json:
+    return {**result, "stores": dict(lines)}
+
+
+async def _renewed(site: JobSite, tenant: str) -> datetime:
+    """When an epoch began whose prefix holds nothing of what was erased: a reign rewrites a database that needs it."""
+    reign = await _begun(site, tenant)
+    try:
+        with suppress(HeadLost):  # head has covered it, and somebody went on from there
+            await reign.settle()
+    finally:
+        await reign.abandon()
+    entry = await ledger_entry(site.store, tenant, reign.head.epoch)
+    assert entry is not None, "a reign begins with its entry"
+    return clock.from_stored(entry.at)
+
+
+def _queue_files(settings: StackSettings) -> list[Path]:
+    """Of the queues that are files: an SQS one keeps nothing that was removed from it."""
+    urls = [urlsplit(url) for url in (settings.queue_url, settings.ingest_queue_url) if url is not None]
+    return [path for url in urls if url.scheme == "sqlite" and (path := Path(url.path)).exists()]
+
+
+async def _scrub_queue(path: Path) -> None:
+    try:
+        await asyncio.to_thread(scrub, path)
+    except QueueError as error:
+        raise MemoreeError(Code.TRANSPORT_ERROR, f"{error}; the same command again finishes it") from error
+
+
+async def _begun(site: JobSite, tenant: str) -> Reign:
+    for _ in range(limits.JOB_CLAIM_TRIES_MAX):
+        with suppress(HeadLost):
+            return await Reign.begin(tenant, site.writer, unleased=True)
+    raise MemoreeError(
+        Code.TRANSPORT_ERROR,
+        "the tenant's writer was faster every time; what is left is done by the same command again",
+        retry_after_seconds=1.0,
+    )
+
+
+async def _blobs_line(tenancy: Tenancy, now: datetime) -> Line:
+    """A backup that is under way keeps every blob until it is published or given up."""
+    rows, _ = await tenancy.snapshot(lambda db: [row for row in condemned.rows(db) if condemned.is_erased(db, row)])
+    for row in rows:
+        with suppress(ObjectMissing):
+            await tenancy.store.head(blob_key(tenancy.tenant, row.digest.hex()))
+            return retained_until(now + timedelta(seconds=limits.BACKUP_INTENT_REMOVAL_SECONDS))
+    return GONE
+
+
+async def _leftovers(store: ObjectStore, tenant: str, removed_every: timedelta) -> dict[str, Line]:
+    """What commands, uploads and answers left that nobody lived to remove: told by age, since nobody knows what it is
+    of. `memoree gc` removes it."""
+    prefix = layout.tenant_prefix(tenant)
+    commands = timedelta(seconds=limits.LEFTOVERS_SECONDS_MIN) + removed_every
+    uploads = timedelta(seconds=limits.UPLOAD_REMOVAL_SECONDS + limits.UPLOAD_SWEEP_SECONDS) + removed_every
+    return {
+        "parked_commands": await _until(store, f"{prefix}commands/", commands),
+        "answers": await _until(store, f"{prefix}answers/", commands),
+        "uploads": await _until(store, layout.uploads_prefix(tenant), uploads),
+    }
+
+
+async def _until(store: ObjectStore, prefix: str, lifetime: timedelta) -> Line:
+    newest = max([info.last_modified async for info in store.list(prefix)], default=None)
+    return GONE if newest is None else retained_until(newest + lifetime)
+
+
+async def _backups_line(store: ObjectStore, tenant: str, known: Sequence[Erasure], pruned_every: timedelta) -> Line:
+    """Those that were made before an erasure hold what it erased."""
+    found = await backups.records(store, tenant)
+    ends = {each.backup_id: end for each in found if (end := end_of_erased(each, known)) is not None}
+    return {backup_id: retained_until(end + pruned_every) for backup_id, end in ends.items()} or GONE

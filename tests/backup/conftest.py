@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .workshop import Workshop
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    workshop = Workshop(tmp_path)
+    yield workshop
+    workshop.close()
+
+
+@pytest.fixture
+def filled(workshop: Workshop) -> Workshop:
+    workshop.fill()
+    return workshop
