@@ -19,7 +19,7 @@ from memoree.cli.invocation import Invocation
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "cli.md"
 WIDTH = 100
-PLACE = re.compile(r"<!-- help: (memoree[a-z -]*) -->\n.*?<!-- /help -->\n", re.DOTALL)
+PLACE = re.compile(r"<!-- help: (memoree[a-z0-9 -]*) -->\n.*?<!-- /help -->\n", re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:

@@ -154,11 +154,9 @@ async def writer_site(settings: StackSettings) -> AsyncIterator[WriterSite]:
 
 
 @asynccontextmanager
-async def ingestion(
-    settings: StackSettings, *, names_tenant: Callable[[str], bool] | None = None
-) -> AsyncIterator[Ingestion]:
-    """The ingest queue of a deployment. `names_tenant` knows of tenants that were never written to; without it those of
-    the tokens file are known. Raises `CONFIG_ERROR` for a deployment that has no such queue."""
+async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
+    """The ingest queue of a deployment, and a worker for the tenants that were written to or are in the tokens file.
+    Raises `CONFIG_ERROR` for a deployment that has no such queue."""
     from memoree.ingest.dead import DeadLetters
     from memoree.ingest.ingestion import Ingestion
     from memoree.ingest.publisher import Publisher, StoredUploads
@@ -172,7 +170,7 @@ async def ingestion(
 
     if settings.ingest_queue_url is None:
         raise MemoreeError(Code.CONFIG_ERROR, "the deployment has no ingest queue: MEMOREE_INGEST_QUEUE_URL is not set")
-    named = names_tenant or _tenants_of_tokens()
+    named = _tenants_of_tokens(settings)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(S3Store(s3_settings(settings)))
         service = await stack.enter_async_context(replicated_service(settings, authorization=True))
@@ -193,12 +191,12 @@ async def ingestion(
         yield Ingestion(queue, dead, Publisher(queue, StoredUploads(uploads)), worker)
 
 
-def _tenants_of_tokens() -> Callable[[str], bool]:
+def _tenants_of_tokens(settings: StackSettings) -> Callable[[str], bool]:
+    if settings.tokens_file is None:
+        return lambda _tenant: False
     from memoree.http.auth import Tokens
-    from memoree.http.settings import HttpSettings
 
-    tokens_file = HttpSettings.from_environment(os.environ).tokens_file
-    return Tokens(tokens_file).names if tokens_file is not None else lambda _tenant: False
+    return Tokens(settings.tokens_file).names
 
 
 def _ingest_queue(settings: StackSettings, url: str) -> tuple[CommandQueue, DeadLetterBox]:

@@ -31,6 +31,8 @@ class StackSettings(BaseSettings):
     """The dead-letter queue of an SQS ingest queue; a SQLite one keeps its dead letters itself."""
     queue_endpoint_url: str | None = None
     """For any SQS that is not Amazon's."""
+    tokens_file: Path | None = None
+    """Whose tenants may be ingested for before anything was written to them."""
     tokens_secret: str | None = None
     """Of a function: the secret in AWS Secrets Manager whose text is the tokens file."""
     secrets_endpoint_url: str | None = None

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -17,6 +20,7 @@ from memoree.backup import record
 from memoree.backup.record import BackupRecord
 from memoree.database import meta
 from memoree.database.connection import open_reader
+from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 from memoree.jobs import backup
 from memoree.objects import PreconditionFailed, StoreUnavailable
@@ -28,6 +32,7 @@ from mixed_mutations import BLOBS, LONG_TEXT
 from .workshop import Workshop
 
 MIB = 1024 * 1024
+CHILD_SECONDS_MAX = 600.0
 MEMORY_MIB_MAX = 256
 """Of the whole process, whatever the size of the database (field fault 54)."""
 
@@ -167,6 +172,20 @@ def test_a_database_that_does_not_add_up_is_not_backed_up(filled: Workshop) -> N
     assert filled.backup_keys() == []
 
 
+def test_a_copy_of_another_state_than_the_snapshot_is_not_published(
+    filled: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truthful = filled.snapshot
+
+    async def lying(work: Callable[[apsw.Connection], Any]) -> tuple[Any, Meta]:
+        found, seen = await truthful(work)
+        return found, replace(seen, batch=seen.batch + 1)
+
+    monkeypatch.setattr(filled, "snapshot", lying)
+    assert "the snapshot at" in refused(filled).message
+    assert filled.backup_keys() == []
+
+
 @pytest.mark.proves("machine-215")
 def test_a_backup_is_given_up_when_its_intent_is_gone(filled: Workshop) -> None:
     filled.copied = lambda: [filled.path(key).unlink() for key in filled.backup_keys()] and None
@@ -236,13 +255,14 @@ def test_a_killed_backup_is_no_backup_and_keeps_its_intent(filled: Workshop, ste
     assert fault.object.endswith(f"{left.backup_id}/backup.json") and "never published" in fault.detail
 
 
-@pytest.mark.fault_class(54)
+@pytest.mark.proves("fault-54")
 def test_a_backup_and_its_verification_need_little_memory_for_a_large_database(filled: Workshop) -> None:
     done = memory_needed(filled, database_mib=200)
     assert done < MEMORY_MIB_MAX
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 @pytest.mark.fault_class(54)
 def test_a_backup_of_two_gigabytes_needs_no_more(filled: Workshop) -> None:
     assert memory_needed(filled, database_mib=2048) < MEMORY_MIB_MAX
@@ -271,5 +291,5 @@ def run_child(code: str, workshop: Workshop, *arguments: str) -> subprocess.Comp
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=CHILD_SECONDS_MAX,
     )

@@ -141,6 +141,17 @@ def test_parts_of_two_backups_make_none(filled: Workshop) -> None:
     assert named(filled.verify(one.backup_id)) == {one.key_of("backup.json")}
 
 
+@pytest.mark.proves("machine-213")
+def test_a_record_that_says_something_else_is_not_believed(filled: Workshop) -> None:
+    made = filled.back_up()
+    path = filled.path(made.key_of("backup.json"))
+    body = path.read_bytes()
+    for was, now in ((f'"commit_seq":{made.commit_seq}', '"commit_seq":9'), ('"blobs":1', '"blobs":0')):
+        path.write_bytes(body.replace(was.encode(), now.encode()))
+        assert path.read_bytes() != body
+        assert named(filled.verify(made.backup_id)) == {made.key_of("backup.json")}
+
+
 def test_a_record_that_cannot_be_believed_stops_whoever_needs_all_of_them(filled: Workshop) -> None:
     filled.back_up()
     made = filled.back_up()
@@ -180,7 +191,18 @@ def test_a_blob_that_was_erased_since_is_not_missed_and_one_stored_anew_is(fille
         assert named(filled.verify(made.backup_id)) == ({key} if missed else set())
 
 
-@pytest.mark.fault_class(51)
+def test_a_manifest_that_leaves_out_a_blob_of_its_database_is_named(filled: Workshop) -> None:
+    made = filled.back_up()
+    (filled.scratch / "empty").touch()
+    path = filled.path(made.key_of("manifest.jsonl.zst"))
+    path.unlink()
+    listed = replace(pack(filled.scratch / "empty", path), name="manifest.jsonl.zst")
+    forged = replace(made, manifest=Manifest(**asdict(listed), blobs=0, bytes=0))
+    filled.path(made.key_of("backup.json")).write_bytes(forged.to_bytes())
+    assert named(filled.verify(made.backup_id)) == {made.key_of("manifest.jsonl.zst")}
+
+
+@pytest.mark.proves("fault-51")
 def test_a_backup_of_a_later_schema_is_refused_and_left_as_it_is(filled: Workshop) -> None:
     made = filled.back_up()
     path = filled.path(made.key_of("backup.json"))
@@ -192,7 +214,7 @@ def test_a_backup_of_a_later_schema_is_refused_and_left_as_it_is(filled: Worksho
     assert {key: filled.path(key).read_bytes() for key in filled.backup_keys()} == before
 
 
-@pytest.mark.fault_class(51)
+@pytest.mark.proves("fault-51")
 def test_a_backup_of_an_earlier_schema_is_checked_as_it_will_be_restored(workshop: Workshop) -> None:
     """It is migrated in the scratch directory; its objects stay as they are."""
     made = workshop.back_up()

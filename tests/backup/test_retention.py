@@ -90,6 +90,8 @@ def test_a_dry_run_tells_the_same_and_removes_nothing(workshop: Workshop, three:
 def test_a_backup_that_is_being_read_is_not_pruned(workshop: Workshop, three: list[BackupRecord]) -> None:
     async def reading() -> Pruned:
         async with in_use(workshop.store, three[0]):
+            told = await prune(workshop.store, workshop.tenant, NEWEST, dry_run=True)
+            assert told.in_use == [three[0].backup_id]
             return await prune(workshop.store, workshop.tenant, NEWEST)
 
     done = asyncio.run(reading())
@@ -160,7 +162,7 @@ class Refusing(FilesystemStore):
         await super().delete(key)
 
 
-@pytest.mark.fault_class(49)
+@pytest.mark.proves("fault-49")
 def test_an_object_that_cannot_be_removed_is_told_and_found_again(
     workshop: Workshop, three: list[BackupRecord]
 ) -> None:

@@ -59,7 +59,7 @@ class Plan:
     revisions: int = 1_000
     blobs: int = 25
     blob_bytes: int = 4_000_000
-    backup_claims: int = 45_000
+    backup_claims: int = 56_000
     backup_blobs: int = 269
     failover_claims: int = 9_000
     lease_ttl_seconds: float = limits.LEASE_TTL_SECONDS

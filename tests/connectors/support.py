@@ -73,7 +73,9 @@ class Runs:
     def run(self, connector: Connector, outbox: Outlet | None = None) -> tuple[Summary, Outbox]:
         """One run, and what it published."""
         outlet = Outbox() if outbox is None else outbox
-        destination = Destination("local", CONTEXT, self.source, "document", self.locator)
+        destination = Destination(
+            tenant="local", context=CONTEXT, source=self.source, item_kind="document", locator=self.locator
+        )
         with State.open(self.state_path) as state:
             summary = asyncio.run(Delivery(Messages(connector, destination), state, outlet).run())
         assert isinstance(outlet, Outbox)

@@ -139,6 +139,9 @@ def test_mistyped_lines_are_told_on_standard_error(
     [
         (("directory", "/no/such/directory", "--source", "s", *WORKSPACE), "CONFIG_ERROR", 2),
         (("directory", "/", "--source", "s"), "NO_AMBIENT_CONTEXT", 5),
+        (("directory", "/", "--source", " ", *WORKSPACE), "INVALID_REQUEST", 2),
+        (("directory", "/", "--source", "s", *WORKSPACE, "--kind", ""), "INVALID_REQUEST", 2),
+        (("directory", "/", "--source", "s", "--workspace", "", "--project", "p"), "INVALID_REQUEST", 2),
         (("directory", "/", "--source", "s", *WORKSPACE, "--queue", "ftp://q"), "CONFIG_ERROR", 2),
     ],
 )

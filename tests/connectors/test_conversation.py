@@ -88,7 +88,7 @@ def test_a_session_that_left_the_file_is_not_withdrawn(file: Path, runs: Runs) -
     assert runs.run(ConversationConnector(file))[1].messages == []
 
 
-@pytest.mark.fault_class(35)
+@pytest.mark.proves("fault-35")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -122,7 +122,7 @@ def test_a_malformed_line_is_told_with_its_number_and_the_others_are_delivered(
     assert outbox.checkpoints[0].health == "degraded"
 
 
-@pytest.mark.fault_class(35)
+@pytest.mark.proves("fault-35")
 def test_text_of_any_characters_is_kept(file: Path, runs: Runs) -> None:
     text = "\u0000\ufffe\ufeff\u202e" + "e" + "\u0301" * 1000
     write(file, [{"session": "s\u202e1", "speaker": "ada", "text": text}])
@@ -132,7 +132,7 @@ def test_text_of_any_characters_is_kept(file: Path, runs: Runs) -> None:
     assert spans(outbox, "s\u202e1") == [("ada", text.encode())]
 
 
-@pytest.mark.fault_class(34)
+@pytest.mark.proves("fault-34")
 def test_two_spellings_of_one_session_are_one_episode(file: Path, runs: Runs) -> None:
     write(
         file,

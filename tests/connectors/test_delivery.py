@@ -49,7 +49,21 @@ def test_the_source_is_made_known_before_anything_is_said_of_it(runs: Runs) -> N
 def test_a_run_that_finds_nothing_new_says_nothing(runs: Runs) -> None:
     runs.run(Scripted([item("a")]))
 
-    assert runs.run(Scripted([Unchanged("a", None), Gone("never sent", "gone"), Reached("c-2")]))[1].messages == []
+    assert runs.run(Scripted([Unchanged("a", None), Gone("never sent", "gone")]))[1].messages == []
+
+
+def test_a_position_is_told_once_also_when_nothing_of_interest_lies_before_it(runs: Runs) -> None:
+    runs.run(Scripted([item("a"), Reached("c-1")]))
+
+    told = [runs.run(Scripted([Reached("c-2")]))[1].messages for _ in range(2)]
+
+    assert [[message.type for message in messages] for messages in told] == [["register", "checkpoint"], []]
+
+
+def test_what_was_skipped_is_not_withdrawn_in_the_same_batch(runs: Runs) -> None:
+    _, outbox = runs.run(Scripted([Item("a", "1", " ", "text/plain", b""), Gone("a", "gone"), item("b")]))
+
+    assert (outbox.ids(), outbox.withdrawn) == (["b"], [])
 
 
 def test_health_is_told_when_it_changes_and_not_again(runs: Runs) -> None:
@@ -82,7 +96,7 @@ def test_a_source_that_never_worked_is_not_made_known(runs: Runs) -> None:
     assert outbox.messages == []
 
 
-@pytest.mark.fault_class(4)
+@pytest.mark.proves("fault-4")
 def test_what_came_before_a_failure_is_delivered_and_the_run_still_fails(runs: Runs) -> None:
     outbox = Outbox()
     with pytest.raises(MemoreeError):
@@ -93,7 +107,7 @@ def test_what_came_before_a_failure_is_delivered_and_the_run_still_fails(runs: R
 
 
 @pytest.mark.proves("operations-56")
-@pytest.mark.fault_class(4)
+@pytest.mark.proves("fault-4")
 def test_what_the_queue_did_not_take_is_not_remembered(runs: Runs) -> None:
     class Refusing(Outbox):
         async def publish(self, messages: object) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -197,8 +198,10 @@ def test_files_below_a_directory_that_cannot_be_read_are_not_withdrawn(
 
 
 @pytest.mark.proves("operations-58")
-@pytest.mark.fault_class(21)
-def test_a_path_that_leads_out_of_the_root_is_not_opened(root: Path, runs: Runs, tmp_path: Path) -> None:
+@pytest.mark.proves("fault-21")
+def test_a_path_that_leads_out_of_the_root_is_not_opened(
+    root: Path, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "secret.md", "the password")
     write(tmp_path / "private" / "diary.md", "dear diary")
     write(root / "kiln.md", "Cone 6.")
@@ -207,15 +210,19 @@ def test_a_path_that_leads_out_of_the_root_is_not_opened(root: Path, runs: Runs,
     (root / "dir").symlink_to(tmp_path / "private")
     (root / "loop").symlink_to(root)
     os.mkfifo(root / "pipe.md")
+    listening = socket.socket(socket.AF_UNIX)
+    monkeypatch.chdir(root)
+    listening.bind("socket.md")  # a socket's path is short
 
     summary, outbox = runs.run(DirectoryConnector(root))
 
+    listening.close()
     assert outbox.ids() == ["kiln.md"]
     assert summary.skipped_count == 0
 
 
 @pytest.mark.proves("operations-58")
-@pytest.mark.fault_class(21)
+@pytest.mark.proves("fault-21")
 def test_a_file_that_becomes_a_link_after_it_was_listed_is_not_opened(
     root: Path, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +274,7 @@ def test_a_file_that_is_too_large_is_told_and_the_others_are_delivered(root: Pat
 # --- names and bytes --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.fault_class(34)
+@pytest.mark.proves("fault-34")
 def test_two_spellings_of_one_name_are_one_item(root: Path, runs: Runs) -> None:
     write(root / NFD, "decomposed")
     _, first = runs.run(DirectoryConnector(root))
@@ -281,7 +288,7 @@ def test_two_spellings_of_one_name_are_one_item(root: Path, runs: Runs) -> None:
     assert (second.ids(), second.withdrawn) == ([NFC], [])
 
 
-@pytest.mark.fault_class(34)
+@pytest.mark.proves("fault-34")
 def test_the_second_of_two_twins_in_one_directory_is_told_and_left_out(root: Path, runs: Runs) -> None:
     write(root / NFC, "composed")
     write(root / NFD, "decomposed")
@@ -295,7 +302,7 @@ def test_the_second_of_two_twins_in_one_directory_is_told_and_left_out(root: Pat
     assert [skipped.where for skipped in summary.skipped] == [NFC]
 
 
-@pytest.mark.fault_class(35)
+@pytest.mark.proves("fault-35")
 def test_names_and_content_of_any_bytes_are_delivered(root: Path, runs: Runs) -> None:
     (Path(os.fsdecode(os.fsencode(root) + b"/100%\xff.md"))).write_bytes(b"name of bytes")
     write(root / "100%.md", "\u202ereversed\u0000\ufffe\ufeff")
@@ -308,7 +315,7 @@ def test_names_and_content_of_any_bytes_are_delivered(root: Path, runs: Runs) ->
     assert content_of(outbox.one("marks.md")) == ("e" + "\u0301" * 500).encode()  # content is never normalised
 
 
-@pytest.mark.fault_class(61)
+@pytest.mark.proves("fault-61")
 @pytest.mark.parametrize(
     ("content", "media_type"),
     [

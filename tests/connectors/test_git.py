@@ -301,7 +301,7 @@ def test_a_branch_that_is_none_is_refused(repository: Repository, runs: Runs, tm
 
 
 @pytest.mark.proves("operations-58")
-@pytest.mark.fault_class(21)
+@pytest.mark.proves("fault-21")
 @pytest.mark.parametrize("repository_name", ["ext::touch touched", "--upload-pack=touch touched", "/no/such/path"])
 def test_a_repository_that_is_a_command_is_not_run(
     runs: Runs, tmp_path: Path, repository_name: str, monkeypatch: pytest.MonkeyPatch

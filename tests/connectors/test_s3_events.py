@@ -38,7 +38,7 @@ def test_other_events_tell_nothing() -> None:
     assert events_of(json.dumps({"Service": "Amazon S3", "Event": "s3:TestEvent"})) == []
 
 
-@pytest.mark.fault_class(35)
+@pytest.mark.proves("fault-35")
 @pytest.mark.parametrize(
     "wrong",
     ["", "[]", "7", "{}", '"\\ud800"', body(None), body({}), body(record("%FF.md")), body(record(version="3.0"))],

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -45,6 +46,7 @@ ROUNDS_OF_A_NIGHT = 59
 ITEMS = 5
 DRAINED_SECONDS_MAX = 90.0
 PAUSE_SECONDS = 0.3
+PAUSE_BEFORE_KILL_SECONDS = (0.5, 2.0)
 
 
 class Deployment:
@@ -131,16 +133,25 @@ def test_a_long_load_under_kills(deployment: Deployment) -> None:
 
 
 async def _load_and_kill(deployment: Deployment, rounds: int) -> None:
+    """SIGKILL to the worker, the writer or its Litestream child, again and again while messages come in."""
     dice = random.Random()
     async with deployment.opened() as opened:
         loading = asyncio.create_task(_load(deployment, opened, rounds))
-        while not loading.done():
-            with deployment.site.writer() as writer, deployment.worker() as worker:
-                await asyncio.sleep(dice.uniform(0.8, 2.5))
-                await _kill_one(dice, writer, worker)
-                await asyncio.sleep(dice.uniform(0.0, 1.0))
-        await loading
-        with deployment.site.writer(), deployment.worker():
+        with contextlib.ExitStack() as writers, contextlib.ExitStack() as workers:
+            writer = writers.enter_context(deployment.site.writer())
+            workers.enter_context(deployment.worker())
+            while not loading.done():
+                await asyncio.sleep(dice.uniform(*PAUSE_BEFORE_KILL_SECONDS))
+                match dice.choice(("worker", "writer", "litestream")):
+                    case "worker":
+                        workers.close()
+                        workers.enter_context(deployment.worker())
+                    case "writer":
+                        writers.close()
+                        writer = writers.enter_context(deployment.site.writer())
+                    case _:
+                        _kill_litestream(writer)
+            await loading
             await _drained(opened)
             await _check(deployment, opened, rounds)
 
@@ -160,17 +171,10 @@ async def _load(deployment: Deployment, opened: Ingestion, rounds: int) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _kill_one(dice: random.Random, writer: Writer, worker: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to one of them, or to the writer's Litestream child."""
-    victim = dice.choice(("writer", "worker", "litestream"))
-    if victim == "worker":
-        worker.kill()
-        return
-    for pid in child_pids(writer.process.pid) if victim == "litestream" else []:
+def _kill_litestream(writer: Writer) -> None:
+    for pid in child_pids(writer.process.pid)[:1]:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
-            return
-    writer.process.kill()
+            os.kill(pid, signal.SIGKILL)
 
 
 async def _drained(opened: Ingestion) -> None:

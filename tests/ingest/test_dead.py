@@ -31,6 +31,7 @@ def test_a_retried_message_is_applied_once_its_reason_is_gone(with_bench: WithBe
 
 
 @pytest.mark.fault_class(4)
+@pytest.mark.proves("fault-4")
 def test_a_message_that_dies_again_keeps_its_first_instant_and_all_its_tries(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.apply(item())
@@ -45,6 +46,7 @@ def test_a_message_that_dies_again_keeps_its_first_instant_and_all_its_tries(wit
 
 
 @pytest.mark.fault_class(8)
+@pytest.mark.proves("fault-8")
 def test_a_message_that_comes_too_late_does_not_undo_a_later_state(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.apply(item())

@@ -41,6 +41,7 @@ def test_a_message_is_read_as_it_was_written(message: Any) -> None:
 
 
 @pytest.mark.fault_class(61)
+@pytest.mark.proves("fault-61")
 @pytest.mark.parametrize("name", CONTENTS)
 def test_content_travels_byte_for_byte(name: str) -> None:
     content = InlineContent.of(CONTENTS[name])

@@ -67,6 +67,7 @@ def opened(queue: FullQueue, shelf: Shelf | None = None, **options: Any) -> Publ
 
 
 @pytest.mark.fault_class(1)
+@pytest.mark.proves("fault-1")
 def test_failed_messages_are_sent_again_until_all_are_queued() -> None:
     queue = FullQueue(failures=[{0, 2}, {1}])
     messages = [item(f"page-{number}") for number in range(4)]
@@ -76,6 +77,7 @@ def test_failed_messages_are_sent_again_until_all_are_queued() -> None:
 
 
 @pytest.mark.fault_class(1)
+@pytest.mark.proves("fault-1")
 def test_a_failure_never_lets_a_message_overtake_what_it_must_follow() -> None:
     queue = FullQueue(failures=[{0}, set(), {0}])
     messages: list[IngestMessage] = [item(), withdraw(), checkpoint("c"), item("page-2")]
@@ -91,12 +93,13 @@ def test_a_queue_that_does_not_answer_is_told_in_the_end(monkeypatch: pytest.Mon
 
 
 @pytest.mark.fault_class(1)
+@pytest.mark.proves("fault-1")
 def test_a_full_queue_is_waited_for() -> None:
     async def scenario() -> None:
         queue = FullQueue(depth=limits.INGEST_QUEUE_DEPTH_MAX)
         publishing = asyncio.create_task(opened(queue).publish([item()]))
         async with asyncio.timeout(10):
-            while queue.looks < 3:  # noqa: ASYNC110 - what is waited for has no event
+            while queue.looks < 3 and not publishing.done():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.001)
         assert not publishing.done() and queue.sent == []
         queue.depth = 0

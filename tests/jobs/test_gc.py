@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import apsw
 import pytest
 
 from memoree import clock, limits
@@ -13,11 +15,14 @@ from memoree.backup.record import INTENT_NAME, new_backup_id
 from memoree.database import condemned, integrity
 from memoree.database.condemned import Condemned
 from memoree.errors import MemoreeError
+from memoree.objects import ObjectInfo
+from memoree.objects.blobs import blob_key
 from memoree.replication import layout
 
-from .kiln import TENANT, Killed, Kiln, elsewhere
+from .kiln import LARGE, TENANT, Killed, Kiln, elsewhere
 
 DAYS_4 = 4 * 24 * 3600.0
+MANY = 200_000
 
 
 @pytest.fixture
@@ -27,7 +32,6 @@ def kiln(tmp_path: Path) -> Iterator[Kiln]:
     made.bench.close()
 
 
-@pytest.mark.proves("operations-36")
 def test_a_blob_that_nothing_holds_is_deleted_once_it_is_old(kiln: Kiln) -> None:
     kiln.cite("kept")
     garbage = kiln.orphan("left")
@@ -405,6 +409,29 @@ def test_every_delete_that_failed_is_told_with_its_reason_and_counted(kiln: Kiln
     assert "AccessDenied" in reason
 
 
+@pytest.mark.nightly
+def test_many_blobs_are_looked_through_in_bounded_memory(kiln: Kiln, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = kiln.clock()
+    kiln.clock.advance(seconds=DAYS_4)
+
+    async def many(prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectInfo]:
+        for number in range(MANY if prefix.endswith("/b3/") else 0):
+            digest = f"{number:08x}".ljust(64, "0")
+            yield ObjectInfo(blob_key(TENANT, digest), '"etag"', LARGE, written)
+
+    monkeypatch.setattr(kiln.store, "list", many)
+    monkeypatch.setattr(limits, "COLLECT_RUN_BLOBS_MAX", MANY)
+    monkeypatch.setattr(condemned, "cited_between", all_but_the_last)
+    tracemalloc.start()
+    try:
+        report = kiln.collect()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert report.kept == 1, "the last one, which is in the list and nowhere else"
+    assert peak < 10 * limits.MIB, "their names alone would take more"
+
+
 # --- helpers --------------------------------------------------------------------------------------------------------
 
 
@@ -428,6 +455,16 @@ def erase(kiln: Kiln, digest: str) -> int:
     commit_seq: int = kiln.bench.claim()["commit_seq"]
     condemned.insert(kiln.bench.db, Condemned(bytes.fromhex(digest), clock.stored(kiln.clock()), commit_seq))
     return commit_seq
+
+
+def all_but_the_last(db: apsw.Connection, first: bytes, last: bytes) -> Iterator[bytes]:
+    """What the rows would say of them."""
+    for number in range(number_of(first), min(number_of(last) + 1, MANY - 1)):
+        yield bytes.fromhex(f"{number:08x}".ljust(64, "0"))
+
+
+def number_of(digest: bytes) -> int:
+    return int.from_bytes(digest[:4])
 
 
 def begin_backup(kiln: Kiln) -> None:

@@ -85,7 +85,7 @@ async def run_collector(site: Site, *, crash_at: str | None = None) -> int:
     return await process.wait()
 
 
-@pytest.mark.proves("operations-34", "operations-35", "operations-38")
+@pytest.mark.proves("operations-35", "operations-38")
 @pytest.mark.fault_class(11)
 def test_collectors_killed_at_any_step_leave_nothing_that_later_ones_do_not_make_good(
     site: Site, tmp_path: Path

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from faults.watch import watching
 from memoree import erasures
 from memoree.assembly import job_site
 from memoree.backup.drill import rehearse
-from memoree.backup.record import BackupRecord, records
+from memoree.backup.record import CHECKPOINT_NAME, BackupRecord, records
 from memoree.backup.second import copy_missing
 from memoree.erasures import Erasure
 from memoree.errors import Code, MemoreeError
@@ -112,6 +113,7 @@ def test_a_restore_over_a_living_tenant_needs_leave_and_undoes_what_came_later(s
     asyncio.run(run())
 
 
+@pytest.mark.fault_class(14)
 @pytest.mark.proves("operations-28")
 def test_nothing_of_the_replaced_history_is_served_or_applied(site: Site, tmp_path: Path) -> None:
     """With no writer about, and by a reader that has not looked at head since: whatever is answered comes from replicas
@@ -131,7 +133,7 @@ def test_nothing_of_the_replaced_history_is_served_or_applied(site: Site, tmp_pa
             for clients in (others, on.clients):
                 payload = {"claim_type": "fact", "statement": undone.statement}
                 repeated = await clients.call("claim.assert", payload, key=undone.key, wait_seconds=0)
-                assert repeated.envelope["error"]["code"] == Code.WRITE_PENDING, "a replay of what was undone"
+                assert repeated.status == HTTPStatus.ACCEPTED, "a replay of what was undone"
                 claim = await clients.call("claim.get", {"claim_id": undone.claim_id}, strong=True)
                 assert claim.envelope["error"]["code"] == Code.NOT_FOUND, claim.envelope
                 token = {"query": "statement undone", "min_commit_seq": undone.commit_seq}
@@ -201,6 +203,12 @@ def test_a_restore_that_lacks_a_blob_is_refused_with_its_name(site: Site, tmp_pa
                 assert (restored.blobs_missing, restored.missing_blobs) == (1, [digest])
                 assert await on.statement(written.claim_id) == written.statement
                 assert [line for line in await on.verified() if digest not in line] == []
+
+                key = record.key_of(CHECKPOINT_NAME)
+                await on.jobs.store.put(key, bytes(record.checkpoint.stored_size))
+                with pytest.raises(MemoreeError) as refused:
+                    await on.restored(record)
+                assert (refused.value.code, refused.value.details) == (Code.INTEGRITY_ERROR, {"key": key})
 
     asyncio.run(run())
 

@@ -27,6 +27,7 @@ from memoree.objects.blobs import blob_prefix
 from test_embedded import call, put, write
 
 REPLACE = Options(replace=True)
+STORES = sorted(path for path in (Path(__file__).parents[1] / "fixtures").iterdir() if path.is_dir())
 LARGE = "é" * 20_000
 """A blob."""
 
@@ -188,12 +189,40 @@ def test_what_was_erased_since_the_backup_is_erased_again(store: Store, tmp_path
         await erasures.record(store.service.store, LOCAL_TENANT, entry)
 
     asyncio.run(erase())
-    store.restored(backup)
+    assert store.restored(backup).erased_again == 1
     store.service.close_sync()
     for path in store.directory.rglob("*"):
         assert path.is_dir() or b"Xanthippe" not in path.read_bytes(), path
     store.service = embedded_service(store.directory)
     assert store.verified() == []
+
+
+@pytest.mark.fault_class(50)
+@pytest.mark.parametrize("origin", STORES, ids=lambda origin: origin.name)
+def test_a_backup_of_every_schema_is_restored_and_stays_as_it_was(origin: Path, store: Store, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    shutil.copytree(origin, backup)
+    before = (backup / DATABASE_NAME).read_bytes()
+    with closing(open_reader(backup / DATABASE_NAME, immutable=True)) as db:
+        held = {statement for (statement,) in db.execute("SELECT statement FROM claim_revisions")}
+
+    write(store.service, "undone")
+    store.restored(backup)
+    assert store.statements() == held
+    assert store.verified() == []
+    assert (backup / DATABASE_NAME).read_bytes() == before
+
+
+@pytest.mark.fault_class(51)
+def test_a_backup_of_a_newer_program_is_refused_and_nothing_is_changed(store: Store, tmp_path: Path) -> None:
+    write(store.service, "kept")
+    backup = store.backed_up(tmp_path / "backup")
+    with closing(apsw.Connection(str(backup / DATABASE_NAME))) as db:
+        db.execute("UPDATE meta SET schema_version = 999")
+    with pytest.raises(MemoreeError, match="upgrade") as refused:
+        store.restored(backup)
+    assert refused.value.code is Code.CONFIG_ERROR
+    assert store.statements() == {"kept"} and store.left() == []
 
 
 def test_what_a_killed_restore_left_is_removed_by_the_next(store: Store, tmp_path: Path) -> None:

@@ -269,7 +269,8 @@ def test_a_job_that_takes_too_long_has_failed_with_a_reason_and_the_next_try_fin
 
     place.during = hang_once
     place.pass_time(scheduler, limits.JOBS_SPREAD_SECONDS + limits.JOBS_RETRY_SECONDS_MIN)
-    _, failed = before
+    assert len(before) == 2
+    failed = before[1]
     assert (failed.ran_at, failed.succeeded_at, failed.failures) == (None, None, 1)
     assert "broken off" in (failed.error or "")
     assert scheduler.plan["gc", "a"].runs.is_fine

@@ -161,6 +161,25 @@ def test_the_least_recently_used_replicas_go_first_and_those_in_use_never(
     asyncio.run(run())
 
 
+@pytest.mark.proves("fault-16")
+def test_a_replica_that_nobody_needs_is_given_up(make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even the last one: nobody refreshes it any more, and it would keep what was erased since."""
+    idle_seconds = 0.05
+    monkeypatch.setattr(limits, "LOCAL_COPY_IDLE_SECONDS_MAX", idle_seconds)
+    monkeypatch.setattr(replicas_module, "ACTIVE_SECONDS", INACTIVE_AFTER_SECONDS)
+
+    async def run() -> None:
+        replicas = Replicas(make(staleness=0.01))
+        async with replicas.ready("t0", strong=True), replicas.ready("t1", strong=True) as used:
+            await until(lambda: time.monotonic() - used.used_at > 2 * idle_seconds)
+            assert list(replicas._replicas) == ["t0", "t1"]
+        await until(lambda: not replicas._replicas)
+        assert list(replicas._directory.iterdir()) == []
+        await replicas.close()
+
+    asyncio.run(run())
+
+
 def test_the_bound_in_bytes_evicts_too_but_never_the_last_replica(
     make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 
 from memoree import limits
-from memoree.errors import Code, MemoreeError
-from memoree.jobs.backup import create, require_head
+from memoree.errors import HTTP_STATUS, Code, MemoreeError
 from memoree.jobs.gc import Grace, collect
 from memoree.jobs.replicated import ReplicatedTenancy
 from memoree.objects import ObjectStoreError
@@ -22,12 +23,13 @@ from simulation.judge import Judge, State, Written
 from simulation.world import BLOB_BYTES, ApiHost, World, WriterHost
 
 CONTEXT = {"workspace_id": "wsp_lab", "project_id": "prj_kiln"}
-CALL_SECONDS_MAX = 15.0
+CALL_SECONDS_MAX = 5.0
 """After that a client believes that the api is gone."""
 WRITE_WAIT_SECONDS = 2.0
 RETRY_SECONDS = 3.0
 RESTARTED_SECONDS = 2.5
 """Within that, whatever died is there again."""
+CONFLICT = HTTP_STATUS[Code.REVISION_CONFLICT]
 GIVEN_UP = "is given up"
 
 
@@ -41,7 +43,6 @@ class Client:
         self._tenant = world.tenants[number % len(world.tenants)]
         self._claims: list[Written] = []
         self._artifacts: list[tuple[Written, bytes]] = []
-        self._seen = 0
         self.process = world.host("client")
         self.task = self.process.task(self._run())
 
@@ -61,7 +62,7 @@ class Client:
         elif luck < 0.3:
             await self._put(key, small=True)
         elif luck < 0.45 and self._claims:
-            await self._revise(key, self._claims.pop())
+            await self._revise_twice(key, self._claims.pop())
         elif luck < 0.55:
             await self._twice(key)
         else:
@@ -106,9 +107,15 @@ class Client:
             ]
         self._claims.append(await self._decided(key, "claim.assert", payload, "claim_id", quoted=quoted))
 
-    async def _revise(self, key: str, claim: Written) -> None:
-        payload = {"claim_id": claim.entity_id, "if_revision": claim.revision_id, "statement": f"{key} instead"}
-        await self._decided(key, "claim.revise", payload, "claim_id")
+    async def _revise_twice(self, key: str, claim: Written) -> None:
+        """Two revisions that begin with the same one: exactly one of them is accepted."""
+
+        async def revised(statement: str) -> Written | None:
+            payload = {"claim_id": claim.entity_id, "if_revision": claim.revision_id, "statement": statement}
+            return await self._outcome(statement, "claim.revise", payload, "claim_id")
+
+        outcomes = await asyncio.gather(*(revised(f"{key} instead, {number}") for number in range(2)))
+        assert outcomes.count(None) == 1, f"W1: two revisions of {claim} were answered {outcomes}"
 
     async def _twice(self, key: str) -> None:
         """A client that lost patience sends the same request to two apis at once."""
@@ -120,25 +127,32 @@ class Client:
 
     async def _repeat(self, claim: Written) -> None:
         """An acknowledged request, sent again, gets the same answer."""
-        evidence: dict[str, Any] = {}
         if claim.quoted is not None:
             return
-        payload = {"claim_type": "fact", "statement": f"{claim.key} of {self._tenant}", **evidence}
+        payload = {"claim_type": "fact", "statement": f"{claim.key} of {self._tenant}"}
         again = await self._decided(claim.key, "claim.assert", payload, "claim_id")
         assert again == claim
 
     async def _decided(
         self, key: str, operation: str, payload: Mapping[str, Any], entity: str, *, quoted: bytes | None = None
     ) -> Written:
+        written = await self._outcome(key, operation, payload, entity, quoted=quoted)
+        assert written is not None, f"{operation} {key} met a conflict"
+        return written
+
+    async def _outcome(
+        self, key: str, operation: str, payload: Mapping[str, Any], entity: str, *, quoted: bytes | None = None
+    ) -> Written | None:
+        """Once it is decided; `None` for a conflict. The identical request is sent until then."""
         while True:
             reply = await self._call(operation, payload, key=key)
-            if reply is not None and reply.status == 200:
+            if reply is not None and reply.status == CONFLICT:
+                return None
+            if reply is not None and reply.status == HTTPStatus.OK:
                 result = reply.envelope["result"]
-                written = Written(
-                    key, reply.envelope["commit_seq"], result[entity], result["revision_id"], quoted=quoted
-                )
+                revision_id, commit_seq = result["revision_id"], reply.envelope["commit_seq"]
+                written = Written(key, commit_seq, result[entity], revision_id, quoted)
                 self._world.judge.acknowledged(self._tenant, written)
-                self._seen = max(self._seen, written.commit_seq)
                 return written
             await asyncio.sleep(RETRY_SECONDS * self._random.random())
 
@@ -160,7 +174,8 @@ class Client:
             self.process, f"{operation} {key}: {error['code'] if error else reply.envelope.get('commit_seq')}"
         )
         if error is not None:
-            assert error["retryable"] or GIVEN_UP in error["message"], f"{operation} {key} was refused: {error}"
+            expected = error["retryable"] or GIVEN_UP in error["message"] or error["code"] == Code.REVISION_CONFLICT
+            assert expected, f"{operation} {key} was refused: {error}"
         return reply
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -174,7 +189,7 @@ class Client:
 
     async def _get(self, claim: Written) -> None:
         reply = await self._call("claim.get", {"claim_id": claim.entity_id}, strong=self._random.random() < 0.3)
-        if reply is None or reply.status != 200:
+        if reply is None or reply.status != HTTPStatus.OK:
             return
         assert claim.key in reply.envelope["result"]["statement"], f"W1: {claim} is {reply.envelope}"
         assert reply.snapshot_commit_seq is not None
@@ -221,8 +236,8 @@ class ApiDeaths:
         self._world.loop.in_world(self._world.random.random(), self.begin)
 
 
-class Jobs:
-    """Collects garbage and makes backups of the tenants, with the jobs that a deployment runs, as long as it lives."""
+class Collector:
+    """Collects garbage with the job that a deployment runs, again and again."""
 
     def __init__(self, world: World) -> None:
         self._world, self._random = world, world.random
@@ -233,7 +248,6 @@ class Jobs:
         self._meet_a_disaster()
         for tenant in self._world.tenants:
             self._host.process.task(self._collect(tenant))
-            self._host.process.task(self._back_up(tenant))
 
     def _meet_a_disaster(self) -> None:
         process, luck = self._host.process, self._random.random()
@@ -261,15 +275,6 @@ class Jobs:
                 collection = await collect(self._tenancy(tenant), Grace(0.0, 0.0), send=send)
                 self._world.trace.note(self._host.process, f"collected {collection.to_wire()}")
             await asyncio.sleep(limits.COLLECT_RELEASE_SECONDS_MIN)
-
-    async def _back_up(self, tenant: str) -> None:
-        await asyncio.sleep(self._random.random() * 3)
-        scratch = self._world.scratch / f"backups-of-{tenant}-by-{self._host.process.name}"
-        scratch.mkdir()
-        with suppress(MemoreeError, ObjectStoreError):
-            tenancy = self._tenancy(tenant)
-            await require_head(tenancy.store, tenant)
-            await create(tenancy, scratch)
 
     def _tenancy(self, tenant: str) -> ReplicatedTenancy:
         process = self._host.process
@@ -372,6 +377,4 @@ def _request(operation: str, payload: Mapping[str, Any], key: str | None) -> Req
 
 
 def _base64(body: bytes) -> str:
-    import base64
-
     return base64.b64encode(body).decode()

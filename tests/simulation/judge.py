@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import apsw
 import orjson
-import zstandard
 from blake3 import blake3
 
 from contradiction_rules import broken_rules
@@ -50,7 +50,6 @@ class Written:
     commit_seq: int
     entity_id: str
     revision_id: str
-    statement: str | None = None
     quoted: bytes | None = None
 
 
@@ -83,8 +82,8 @@ class Record:
     written: dict[str, Written] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
     """Attempts whose messages left the queue."""
-    gone: set[str] = field(default_factory=set)
-    """Blobs that were deleted and not stored again."""
+    kept: int = 0
+    """Takeovers that began with commits no head had covered."""
 
     @property
     def commit_seq(self) -> int:
@@ -98,8 +97,7 @@ class Judge:
         self._bucket, self._files, self._scratch = bucket, files, scratch
         self._records: dict[str, Record] = {}
         self._looked = 0
-        bucket.watching.written.append(self._stored)
-        bucket.watching.deleted.append(self._deleted)
+        bucket.on_write.append(self._stored)
 
     def record(self, tenant: str) -> Record:
         return self._records.setdefault(tenant, Record())
@@ -110,15 +108,10 @@ class Judge:
         _, tenant, rest = key.split("/", 2) if key.startswith("tenants/") else ("", "", "")
         if rest == "head.json":
             self._head_moved(self.record(tenant), orjson.loads(body), by)
-        elif rest.startswith("blobs/"):
-            self.record(tenant).gone.discard(rest[-64:])
         elif rest.startswith("epochs/"):
             assert before is None, f"W4: {key} was written twice"
-
-    def _deleted(self, key: str) -> None:
-        _, tenant, rest = key.split("/", 2) if key.startswith("tenants/") else ("", "", "")
-        if rest.startswith("blobs/"):
-            self.record(tenant).gone.add(rest[-64:])
+            head = self.record(tenant).head
+            self.record(tenant).kept += head is not None and orjson.loads(body)["parent_batch"] > head["batch"]
 
     def _head_moved(self, record: Record, head: Json, by: Process) -> None:
         """W2 and W4: one writer per epoch, one step per revision, nothing ever falls, and nothing is named that the
@@ -191,7 +184,7 @@ class Judge:
         numbers = [number for number, _, _ in state.events]
         assert numbers == list(range(1, state.commit_seq + 1)), f"W2: {numbers} up to {state.commit_seq}"
         clocks = [clock for _, _, clock in state.events]
-        assert all(earlier < later for earlier, later in zip(clocks, clocks[1:], strict=False)), "W2: the clock fell"
+        assert all(earlier < later for earlier, later in pairwise(clocks)), "W2: the clock fell"
         for number, event_id, _ in state.events:
             assert record.events.setdefault(number, event_id) == event_id, f"W3: two different events {number}"
 
@@ -213,7 +206,6 @@ class Judge:
             self._dense(record, state)
             self._once(db, record)
             self._blobs(db, tenant)
-            self._backups(tenant)
             self._spans(db, record)
             self._decided(db, record)
             foreign = [each for name, other in self._records.items() if name != tenant for each in other.written]
@@ -254,23 +246,6 @@ class Judge:
             body = self._bucket.body(f"tenants/{tenant}/blobs/b3/{name[:2]}/{name}")
             assert body is not None, f"W5: blob {name} is missing"
             assert (len(body), blake3(body).digest()) == (size, digest), f"W5: blob {name} is damaged"
-
-    def _backups(self, tenant: str) -> None:
-        """W5 for what was published: every blob a backup names can still be had, and its state was head's."""
-        prefix = f"tenants/{tenant}/backups/"
-        for key in self._bucket.keys(prefix):
-            if not key.endswith("/backup.json"):
-                continue
-            told = orjson.loads(self._bucket.objects[key].body)
-            known = self.record(tenant).states.get(told["batch"])
-            stated = (told["commit_seq"], told["hlc"], told["integrity"])
-            assert known in (None, stated), f"W3: a backup of {stated}, where head named {known}"
-            packed = self._bucket.body(key.replace("/backup.json", "/manifest.jsonl.zst"))
-            assert packed is not None, f"W5: {key} has no manifest"
-            for line in zstandard.ZstdDecompressor().decompressobj().decompress(packed).splitlines():
-                name = orjson.loads(line)["digest"]
-                body = self._bucket.body(f"tenants/{tenant}/blobs/b3/{name[:2]}/{name}")
-                assert body is not None, f"W5: blob {name} of {key} is missing"
 
     def _spans(self, db: apsw.Connection, record: Record) -> None:
         for written in record.written.values():

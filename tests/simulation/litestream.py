@@ -90,7 +90,7 @@ class SimulatedReplicator:
                 raise NotRestorable(f"{key} is gone") from None
             assert found is not None
             restored = restored.then(self._files.changes[found.body])
-        output.write_bytes(database_bytes(restored))
+        output.write_bytes(database_bytes(restored))  # noqa: ASYNC240 - nothing else runs while time stands still
 
 
 class SimulatedChild:

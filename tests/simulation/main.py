@@ -1,4 +1,4 @@
-"""Runs of the simulated commit protocol by the thousand, or one of them with its trace. See `scripts/simulate --help`."""
+"""Simulated runs of the commit protocol by the thousand, or one with its trace. See `scripts/simulate --help`."""
 
 from __future__ import annotations
 

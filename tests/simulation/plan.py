@@ -40,7 +40,7 @@ class Plan:
     clock_offset_seconds_max: float
     settle_after_idle: float
     collects: bool
-    """Whether garbage is collected and backups are made meanwhile."""
+    """Whether garbage is collected meanwhile."""
     loses_head: bool
     """Whether somebody removes head in the end."""
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 
-from simulation.actors import ApiDeaths, Client, Disasters, Jobs, refused_without_head
+from simulation.actors import ApiDeaths, Client, Collector, Disasters, refused_without_head
 from simulation.litestream import Habits
 from simulation.plan import LONG_EVERY, Plan
 from simulation.queue import QueueWeather
@@ -38,13 +38,16 @@ def scratch_root() -> Path | None:
 
 @contextmanager
 def quiet_collector() -> Iterator[None]:
-    """A run makes much garbage without cycles and little with them."""
+    """A run leaves cycles behind, and nothing of before it takes part in them."""
     before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 1_000)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     try:
         yield
     finally:
         gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class SeedFailed(AssertionError):
@@ -64,6 +67,8 @@ class Outcome:
     virtual_seconds: float
     epochs: int
     commits: int
+    kept: int
+    """Takeovers that began with commits no head had covered."""
     trace: list[str]
 
 
@@ -81,14 +86,15 @@ def run_seed(
             if not plan.is_born:
                 made.begin(began)
             _play(made)
-            heads = [made.judge.record(tenant).head for tenant in made.tenants]
+            records = [made.judge.record(tenant) for tenant in made.tenants]
     except Exception as error:
         raise SeedFailed(seed, error, trace) from error
     return Outcome(
         seed,
         made.loop.now,
-        sum(head["epoch"] for head in heads if head is not None),
-        sum(head["commit_seq"] for head in heads if head is not None),
+        sum(record.head["epoch"] for record in records if record.head is not None),
+        sum(record.commit_seq for record in records),
+        sum(record.kept for record in records),
         trace,
     )
 
@@ -104,7 +110,7 @@ def _play(made: World, *, name: str = "c") -> None:
         made.loop.inside(lambda each=each: each.begin(supervised=made.random.random() < 0.5))
     if plan.collects:
         made.litter()
-        made.loop.inside(Jobs(made).start)
+        made.loop.inside(Collector(made).start)
     clients = [made.loop.inside(lambda n=n: Client(made, apis, n, name=name)) for n in range(plan.clients)]
 
     undecided = [client.task for client in clients]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right, insort
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -61,14 +61,6 @@ class Version(NamedTuple):
     modified: datetime
 
 
-@dataclass(slots=True)
-class Watching:
-    """Who is told of effects, at the moment they happen."""
-
-    written: list[Callable[[str, bytes | None, bytes, Process], None]] = field(default_factory=list)
-    deleted: list[Callable[[str], None]] = field(default_factory=list)
-
-
 class Bucket:
     """What the store holds."""
 
@@ -77,7 +69,8 @@ class Bucket:
         self.random = random
         self.trace = trace
         self.weather = Weather()
-        self.watching = Watching()
+        self.on_write: list[Callable[[str, bytes | None, bytes, Process], None]] = []
+        """Told the key, the body before and after, and who wrote it, at the moment of the effect."""
         self.page_keys_max = 1000
         self.objects: dict[str, Version] = {}
         self._keys: list[str] = []
@@ -111,15 +104,13 @@ class Bucket:
         if present is None:
             insort(self._keys, key)
         self.objects[key] = version
-        for watcher in self.watching.written:
+        for watcher in self.on_write:
             watcher(key, present.body if present is not None else None, body, by)
         return version.etag
 
     def delete(self, key: str) -> None:
         if self.objects.pop(key, None) is not None:
             self._keys.remove(key)
-            for watcher in self.watching.deleted:
-                watcher(key)
 
     def get(self, key: str) -> Version:
         try:

@@ -11,6 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+import apsw
+
 from memoree.clock import Clock
 from memoree.objects import StoreUnavailable
 from memoree.objects.blobs import blob_digest, blob_key
@@ -64,6 +66,7 @@ class World:
         self.left: dict[str, list[bytes]] = {tenant: [] for tenant in self.tenants}
         """Blobs that nobody cites, of long ago."""
         self._replicators: list[SimulatedReplicator] = []
+        self._directories: list[ProcessDirectory] = []
         self._hosts = 0
 
     def begin(self, beginning: Beginning) -> None:
@@ -98,7 +101,9 @@ class World:
         return replicator
 
     def directory(self, process: Process) -> ProcessDirectory:
-        return ProcessDirectory(self.scratch / process.name)
+        directory = ProcessDirectory(self.scratch / process.name)
+        self._directories.append(directory)
+        return directory
 
     def clock(self, process: Process) -> Clock:
         return lambda: BEGINNING + timedelta(seconds=self.loop.now + process.clock_offset_seconds)
@@ -107,6 +112,8 @@ class World:
         for replicator in self._replicators:
             for child in replicator.children:
                 child.close()
+        for directory in self._directories:
+            directory.remove()
 
 
 class WriterHost:
@@ -206,16 +213,29 @@ class ApiHost:
 
 
 @contextmanager
+def connections_collected() -> Iterator[list[apsw.Connection]]:
+    """Every connection that is opened: killed processes close none."""
+    found: list[apsw.Connection] = []
+    apsw.connection_hooks.append(found.append)
+    try:
+        yield found
+    finally:
+        apsw.connection_hooks.remove(found.append)
+
+
+@contextmanager
 def world(random: Random, plan: Plan, scratch: Path, *, keep_trace: bool) -> Iterator[World]:
     """A run from its first moment to the end of its last task."""
     loop = SimulatedLoop(random)
     scratch.mkdir(parents=True, exist_ok=True)
     trace = Trace(loop, keep=keep_trace)
-    with virtual_time(loop, random), errors_collected() as errors:
+    with virtual_time(loop, random), errors_collected() as errors, connections_collected() as connections:
         made = loop.world.context.run(lambda: World(random, plan, scratch, loop=loop, errors=errors, trace=trace))
         try:
             yield made
         finally:
             loop.end()
             made.close()
+            for connection in connections:
+                connection.close(True)
             shutil.rmtree(scratch, ignore_errors=True)

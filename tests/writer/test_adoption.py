@@ -53,7 +53,7 @@ def copy_of(bench: Bench, path: Path) -> apsw.Connection:
 
 def adopted(past: apsw.Connection, present: Bench, **how: Any) -> Meta:
     members: dict[str, Any] = {"asked": {"commit": 1}, "condemned": condemned_now(present.db), "erasures": ()}
-    return adopt(past, present.meta(), Adoption(**(members | how), facts=FACTS, clock=present.clock))
+    return adopt(past, present.meta(), Adoption(**(members | how), facts=FACTS, clock=present.clock)).counters
 
 
 def findings(db: apsw.Connection, objects: Path) -> list[str]:

@@ -201,6 +201,20 @@ def test_tenants_not_heard_of_for_long_are_closed_and_forgotten(tmp_path: Path) 
     asyncio.run(run())
 
 
+@pytest.mark.proves("fault-16")
+def test_a_settled_tenant_is_closed_when_nobody_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its local database would keep what was erased since."""
+    monkeypatch.setattr(limits, "LOCAL_COPY_IDLE_SECONDS_MAX", 0.0)
+
+    async def run() -> None:
+        async with Bench(tmp_path, settle_after_idle=0.0) as bench:
+            await bench.served("a")
+            await until(lambda: bench.actor("a").closed)
+            await bench.served("a")
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("fault", [RuntimeError("a bug"), MemoreeError(Code.INTEGRITY_ERROR, "damage")], ids=repr)
 def test_an_actor_that_fails_is_logged_and_the_worker_goes_on(
     tmp_path: Path, fault: BaseException, caplog: pytest.LogCaptureFixture

@@ -30,8 +30,8 @@ from memoree.connectors.outlets import NoUploads, QueueAddress, Rehearsal, Serve
 from memoree.connectors.running import TROUBLE, Runner
 from memoree.connectors.state import State, state_directory, state_path
 from memoree.embedded import LOCAL_TENANT
+from memoree.envelope import parse
 from memoree.errors import Code, MemoreeError
-from memoree.ingest.message import MessageContext
 from memoree.ingest.publisher import ContentUploads
 from memoree.paths import discover
 
@@ -65,26 +65,39 @@ class Wishes:
     dry_run: bool
     kind: str
 
-    def context(self) -> MessageContext:
-        """Raises `NO_AMBIENT_CONTEXT` when none was given and there is none."""
+    def destination(self) -> Destination:
+        """Raises `INVALID_REQUEST`, and `NO_AMBIENT_CONTEXT` when no context was given and there is none."""
+        return parse(
+            Destination,
+            {
+                "tenant": self.tenant,
+                "context": self._context(),
+                "source": self.source,
+                "item_kind": self.kind,
+                "locator": self.locator,
+                "actor": actor() or None,
+            },
+        )
+
+    def _context(self) -> dict[str, str | None]:
         if (self.workspace is None) != (self.project is None):
             raise click.UsageError("--workspace and --project are given together or not at all")
-        if self.workspace is not None and self.project is not None:
-            return MessageContext(workspace_id=self.workspace, project_id=self.project)
+        if self.workspace is not None:
+            return {"workspace_id": self.workspace, "project_id": self.project}
         found = current_invocation().resolve_context().context
-        return MessageContext(workspace_id=found.workspace_id, project_id=found.project_id, task_id=found.task_id)
+        return {"workspace_id": found.workspace_id, "project_id": found.project_id, "task_id": found.task_id}
 
 
 def run(connector_at: Callable[[Path], Connector], wishes: Wishes) -> int:
     """Returns the exit status. Raises `MemoreeError` for what keeps it from working at all."""
     if wishes.queue is not None and wishes.data is not None:
         raise click.UsageError("--queue names a queue and --data a running stack; give one of them")
-    context = wishes.context()
-    destination = Destination(wishes.tenant, context, wishes.source, wishes.kind, wishes.locator, actor())
+    destination = wishes.destination()
     dead: list[int] = []
     opened, where = _outlet(wishes, dead.append)
     directory = (wishes.state or state_directory()).absolute()
-    path = state_path(directory, where, wishes.tenant, *context.model_dump().values(), wishes.source)
+    context = destination.context.model_dump().values()
+    path = state_path(directory, where, destination.tenant, *context, destination.source)
     rehearsal = Rehearsal() if wishes.dry_run else None
     with State.open(path) as state, _progress() as progress, _for_good(state, rehearsal is None):
         if wishes.rescan:

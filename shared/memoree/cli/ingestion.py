@@ -116,8 +116,12 @@ async def _published(file: BinaryIO, publisher: Publisher) -> int:
     published = 0
     lines = _numbered_lines(file)
     while batch := await asyncio.to_thread(_batch, lines):
-        messages = [await _message(number, line, publisher) for number, line in batch]
-        await publisher.publish(messages)
+        messages: list[IngestMessage] = []
+        try:
+            for number, line in batch:
+                messages.append(await _message(number, line, publisher))
+        finally:
+            await publisher.publish(messages)
         published += len(messages)
         if sys.stderr.isatty():
             say(f"{published} messages published")

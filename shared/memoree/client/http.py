@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from memoree import limits
 from memoree.client.deadline import CONNECT_SECONDS_MAX, Deadline
@@ -35,6 +38,16 @@ def exchanging(host: str, port: int | None, *, tls: bool) -> Iterator[http.clien
         connection.close()
 
 
+@contextmanager
+def exchanging_at(url: str) -> Iterator[tuple[http.client.HTTPConnection, str]]:
+    """As `exchanging`, and what to ask for there."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.hostname is None:
+        raise MemoreeError(Code.TRANSPORT_ERROR, f"the server sends its clients on to {shown(url)}")
+    with exchanging(parts.hostname, parts.port, tls=parts.scheme == "https") as connection:
+        yield connection, parts.path + (f"?{parts.query}" if parts.query else "")
+
+
 def _told(address: str, error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {address}; `memoree status` says whether a stack runs, and where"
@@ -42,7 +55,8 @@ def _told(address: str, error: Exception) -> str:
 
 
 class HttpEndpoint:
-    """One server. Redirects are not followed: a token goes to the address it was meant for, and nowhere else."""
+    """One server. A token goes to the address it was meant for, and nowhere else: the one redirect that is followed is
+    that to a large answer (docs/deploy-aws.md), and without it."""
 
     def __init__(self, host: str, port: int | None, *, tls: bool, path: str = "", token: str | None = None) -> None:
         self._host = host
@@ -78,6 +92,20 @@ class HttpEndpoint:
         sock.settimeout(deadline.remaining())
         connection.request("POST", path, body=body, headers=self._headers())
         response = connection.getresponse()
+        if response.status == HTTPStatus.SEE_OTHER:
+            return self._elsewhere(response.headers.get("Location", ""), deadline)
+        return self._read(sock, response, deadline)
+
+    def _elsewhere(self, url: str, deadline: Deadline) -> bytes:
+        """A large answer, where the server left it. Raises as `post`."""
+        with exchanging_at(self.address_of(url)[0]) as (connection, target):
+            connection.connect()
+            sock = connection.sock
+            sock.settimeout(deadline.remaining())
+            connection.request("GET", target)
+            return self._read(sock, connection.getresponse(), deadline)
+
+    def _read(self, sock: socket.socket, response: http.client.HTTPResponse, deadline: Deadline) -> bytes:
         answer = bytearray()
         while len(answer) <= limits.FRAME_BYTES_MAX:
             sock.settimeout(deadline.remaining())

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
 
 import orjson
 from blake3 import blake3
 
 from memoree import limits
-from memoree.client.http import HttpEndpoint, exchanging
+from memoree.client.http import HttpEndpoint, exchanging_at
 from memoree.client.request import not_an_envelope
 from memoree.errors import Code, MemoreeError, invalid, shown
 
@@ -63,13 +62,9 @@ def _declare(endpoint: HttpEndpoint, size: int, digest: str) -> dict[str, Any]:
 
 def _send(endpoint: HttpEndpoint, ticket: dict[str, Any], file: BinaryIO, size: int) -> None:
     url, authorization = endpoint.address_of(ticket["url"])
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or parts.hostname is None:
-        raise MemoreeError(Code.TRANSPORT_ERROR, f"the server asks to send content to {shown(url)}")
-    target = parts.path + (f"?{parts.query}" if parts.query else "")
     asked = {name: value for name, value in ticket.get("headers", {}).items() if name.lower() != "content-length"}
     headers = {**asked, **authorization, "Content-Length": str(size)}
-    with exchanging(parts.hostname, parts.port, tls=parts.scheme == "https") as connection:
+    with exchanging_at(url) as (connection, target):
         connection.connect()
         connection.sock.settimeout(SILENCE_SECONDS_MAX)
         connection.request("PUT", target, body=_pieces(file, size), headers=headers)

@@ -14,9 +14,9 @@ from memoree.connectors.messages import Messages
 from memoree.connectors.state import State
 from memoree.database.sources import Health
 from memoree.errors import Code, MemoreeError, shown
-from memoree.ingest.message import Ingest, IngestMessage, InlineContent, UploadReference
+from memoree.ingest.message import IngestMessage, InlineContent, UploadReference
 
-_HEALTH, _LOCATOR = "health", "locator"
+_HEALTH, _LOCATOR, _TOLD = "health", "locator", "told_cursor"
 
 
 class Outlet(Protocol):
@@ -72,12 +72,6 @@ class Summary:
         }
 
 
-class _Unsayable(Exception):
-    def __init__(self, item: Item, reason: str) -> None:
-        super().__init__(reason)
-        self.skipped = Skipped(item.external_id, reason)
-
-
 class Delivery:
     """Good for one run. `progress` is called after every batch.
 
@@ -97,6 +91,7 @@ class Delivery:
         self._state = state
         self._outlet = outlet
         self._progress = progress
+        self._said: list[IngestMessage] = []
         self._batch: list[Change] = []
         self._batch_bytes = 0
         self._exists: dict[str, bool] = {}
@@ -142,16 +137,16 @@ class Delivery:
 
     async def _take(self, change: Change) -> None:
         match change:
-            case Item():
-                self._exists[change.external_id] = True
-                self._batch_bytes += len(change.content)
+            case Settle():
+                await self._flush()
+                return
             case Gone():
                 if not self._was_sent(change.external_id):
                     return
                 self._exists[change.external_id] = False
-            case Settle():
-                await self._flush()
-                return
+                self._said.append(self._messages.withdraw(change))
+            case Item():
+                change = await self._say(change)
         self._batch.append(change)
         full = len(self._batch) >= limits.CONNECTOR_BATCH_ITEMS_MAX
         if full or self._batch_bytes >= limits.CONNECTOR_BATCH_BYTES_MAX:
@@ -161,46 +156,30 @@ class Delivery:
         known = self._exists.get(external_id)
         return self._state.sent(external_id) is not None if known is None else known
 
-    async def _flush(self) -> None:
-        batch, self._batch, self._batch_bytes = self._batch, [], 0
-        messages: list[IngestMessage] = []
-        done: list[Change] = []
-        for change in batch:
-            try:
-                messages += await self._said(change)
-            except _Unsayable as error:
-                done.append(error.skipped)
-            else:
-                done.append(change)
-        if messages:
-            await self._publish(messages)
-        self._state.record(done)
-        self._exists.clear()
-        for change in done:
-            self.summary.count(change)
-        self._progress(self.summary)
-
-    async def _said(self, change: Change) -> list[IngestMessage]:
-        match change:
-            case Item():
-                return [await self._ingest(change)]
-            case Gone():
-                return [self._messages.withdraw(change)]
-            case _:
-                return []
-
-    async def _ingest(self, item: Item) -> Ingest:
-        """Raises `_Unsayable` for an item that no message can carry; the others go on."""
+    async def _say(self, item: Item) -> Item | Skipped:
+        """An item that no message can carry is skipped, and the others go on."""
         try:
             content = await self._outlet.content(self._messages.destination.tenant, item.content)
-            return self._messages.ingest(item, content)
+            self._said.append(self._messages.ingest(item, content))
         except ValidationError as error:  # a name or provenance beyond its bounds
             fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise _Unsayable(item, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
+            return Skipped(item.external_id, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
         except MemoreeError as error:
             if error.code is not Code.CONTENT_TOO_LARGE:
                 raise
-            raise _Unsayable(item, error.message) from error
+            return Skipped(item.external_id, error.message)
+        self._exists[item.external_id] = True
+        self._batch_bytes += len(item.content)
+        return item
+
+    async def _flush(self) -> None:
+        if self._said:
+            await self._publish(self._said)
+        self._state.record(self._batch)
+        for change in self._batch:
+            self.summary.count(change)
+        self._said, self._batch, self._batch_bytes, self._exists = [], [], 0, {}
+        self._progress(self.summary)
 
     async def _publish(self, messages: Sequence[IngestMessage]) -> None:
         """The source is made known before anything is said of it, by every run: it may be another store by now."""
@@ -209,9 +188,11 @@ class Delivery:
         self._published = True
 
     async def _tell(self, health: Health, message: str | None) -> None:
-        """Where the source is to be read on, after a run that sent something; and how it is, when that is news. A
+        """How the source is and where it is to be read on: after a run that sent something, or when it is news. A
         source that never sent anything is not made known in order to say that it is ill."""
-        before = self._state.recall(_HEALTH)
-        if self._published or (before is not None and before != health):
-            await self._publish([self._messages.checkpoint(health, message, self._state.cursor)])
+        before, cursor = self._state.recall(_HEALTH), self._state.cursor
+        moved = cursor is not None and cursor != self._state.recall(_TOLD)
+        if self._published or (before is not None and (moved or before != health)):
+            await self._publish([self._messages.checkpoint(health, message, cursor)])
             self._state.remember(_HEALTH, health)
+            self._state.remember(_TOLD, cursor or "")

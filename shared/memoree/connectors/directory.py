@@ -6,6 +6,7 @@ above it and refused when it is a link by then, so nothing outside the root is e
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -29,6 +30,8 @@ SETTLED_NANOSECONDS = 2_000_000_000
 """A file that changed this short a time before it was read may change again without its time saying so."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OPEN_DIRECTORY = _OPEN | os.O_DIRECTORY
+_NO_FILE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})
+"""What opening a link says, depending on the system, and a socket."""
 
 
 class _StillWritten(Exception):
@@ -136,7 +139,7 @@ class _Walk:
         except FileNotFoundError:
             return
         except OSError as error:
-            if not stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            if error.errno not in _NO_FILE:
                 state.see(external_id)
                 yield Skipped(external_id, f"it cannot be read: {error.strerror}")
             return

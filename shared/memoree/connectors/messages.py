@@ -9,6 +9,7 @@ from memoree import clock, limits
 from memoree.clock import Clock
 from memoree.connectors import Connector, Gone, Item
 from memoree.database.sources import Health
+from memoree.envelope import WireModel
 from memoree.ingest.message import (
     Checkpoint,
     Ingest,
@@ -16,22 +17,23 @@ from memoree.ingest.message import (
     MessageContext,
     Register,
     SourceReference,
+    Tenant,
     UploadReference,
     Withdraw,
 )
+from memoree.operations.shapes import Actor, Kind, SourceLocator, SourceName
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(WireModel):
     """Whose memory, where in it, and under which name. `item_kind` is the kind of the artifacts, `locator` where the
     source was when it was registered, unless it is still there."""
 
-    tenant: str
+    tenant: Tenant
     context: MessageContext
-    source: str
-    item_kind: str
-    locator: str | None = None
-    actor: str | None = None
+    source: SourceName
+    item_kind: Kind
+    locator: SourceLocator | None = None
+    actor: Actor | None = None
 
 
 @dataclass(frozen=True, slots=True)

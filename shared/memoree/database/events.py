@@ -28,7 +28,7 @@ RESTORED = "store.restored"
 """The operation of the one event that may leave a gap before it: an earlier state took the place of a later one."""
 
 _FIRST = "SELECT event_id FROM events ORDER BY commit_seq LIMIT 1"
-_LAST_RESTORE = "SELECT max(created_at) FROM events WHERE operation = 'store.restored'"
+_LAST_RESTORE = f"SELECT max(created_at) FROM events WHERE operation = '{RESTORED}'"  # noqa: S608 - a constant
 
 
 def birth(db: apsw.Connection) -> str:

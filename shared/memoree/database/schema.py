@@ -63,9 +63,9 @@ def check_migrated(version: int) -> None:
 
 
 def create_or_migrate(db: apsw.Connection, *, version: int = SCHEMA_VERSION) -> None:
-    """Bring the database to a version, this program's or an earlier one, in one transaction. Safe to call from several processes. Needs memory for
-    the page cache and the longest body, and none for the size of the store. Raises `apsw.Error` as it comes; whatever
-    it is, nothing has changed then."""
+    """Bring the database to a version, this program's or an earlier one, in one transaction. Safe to call from several
+    processes. Needs memory for the page cache and the longest body, and none for the size of the store. Raises
+    `apsw.Error` as it comes; whatever it is, nothing has changed then."""
     check_version(stored_version(db))
     if stored_version(db) >= version:
         return
@@ -94,8 +94,7 @@ def _apply(db: apsw.Connection, version: int) -> None:
     elif version == 2:
         counted = integrity.with_log(scalar(db, "SELECT integrity FROM meta"), db)
         db.execute("UPDATE meta SET schema_version = ?, integrity = ?", (version, counted))
-    elif version == 3:
-        index.rebuild(db)
-        db.execute("UPDATE meta SET schema_version = ?", (version,))
     else:
+        if version == 3:
+            index.rebuild(db)
         db.execute("UPDATE meta SET schema_version = ?", (version,))

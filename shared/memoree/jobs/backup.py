@@ -138,7 +138,7 @@ async def _stored(
     await _require(_present(source), manifest.refs(lines))
     hashed = manifest.refs(lines) if full else iter(await asyncio.to_thread(manifest.sample, database))
     await _require(RemoteAudit(source.store, source.tenant, asyncio.get_running_loop()), hashed)
-    progress(f"storing {database.stat().st_size} bytes, packed")
+    progress("storing the database, packed")
     packed = await _store(source.store, intent, database, database.with_name(CHECKPOINT_NAME))
     listed = await _store(source.store, intent, lines, lines.with_name(MANIFEST_NAME))
     return packed, listed, written

@@ -188,10 +188,11 @@ class _Run:
 
     async def _old_blobs(self) -> AsyncGenerator[list[bytes], None]:
         """Digests in ascending order, a page at a time."""
+        before = self._now - self._grace.age
         page: list[bytes] = []
         async for info in self._store.list(blob_prefix(self._tenant)):
             digest = digest_in(self._tenant, info.key)
-            if digest is not None and info.last_modified < self._now - self._grace.age:
+            if digest is not None and info.last_modified < before:
                 page.append(bytes.fromhex(digest))
             if len(page) == limits.COLLECT_PAGE_OBJECTS:
                 yield page

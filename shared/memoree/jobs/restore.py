@@ -21,7 +21,6 @@ import apsw
 from memoree import clock, limits
 from memoree.backup.record import INTENT_NAME, BackupRecord, Intent, fetch_checkpoint, find, in_use, new_backup_id
 from memoree.database.condemned import Condemned
-from memoree.database.meta import Meta
 from memoree.erasures import Erasure, recorded
 from memoree.errors import Code, MemoreeError
 from memoree.ids import new_ulid
@@ -35,7 +34,7 @@ from memoree.objects.copying import Place
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost
 from memoree.replication.lineage import UpToCommit, UpToTime, found_up_to, points, stretches
-from memoree.writer.adoption import Adoption, adopt, condemned_now, is_alive
+from memoree.writer.adoption import Adopted, Adoption, adopt, condemned_now, is_alive
 from memoree.writer.reign import LeaseHeld, Reign
 
 CLAIM_TRIES_MAX = 500
@@ -61,7 +60,8 @@ class Restored:
     """What a tenant was restored to. `asked` is what was asked for and `got` the state that was found for it; the
     tenant stands at `commit_seq` now, of `history`, where it had come to commit `replaced_commit_seq`.
 
-    `missing_blobs` are the first digests that are nowhere, `blobs_missing` counts all of them.
+    `missing_blobs` are the first digests that are nowhere, `blobs_missing` counts all of them; `erased_again` counts
+    artifacts and claims.
     """
 
     tenant: str
@@ -73,7 +73,7 @@ class Restored:
     blobs_copied: int
     blobs_missing: int
     missing_blobs: Sequence[str]
-    erasures: int
+    erased_again: int
 
 
 async def restore_found(
@@ -100,7 +100,11 @@ async def restore_backup(
         path = directory / DATABASE_NAME
         options.progress(f"fetching backup {record.backup_id} of commit {record.commit_seq}")
         await fetch_checkpoint(source.store, record, path)
-        got = {"commit_seq": record.commit_seq, "backup_id": record.backup_id, "created_at": record.created_at}
+        got = {
+            "commit_seq": record.commit_seq,
+            "backup_id": record.backup_id,
+            "created_at": clock.wire(record.created_at),
+        }
         past = _Past(path, source, {"backup_id": record.backup_id}, got)
         return await _begin_with(site, past, target, options)
 
@@ -205,18 +209,18 @@ async def _begin_with(site: JobSite, past: _Past, target: str, options: Options)
         if not options.allow_missing_blobs:
             blobs.require_all()
         options.progress("beginning a new epoch with it")
-        counters, replaced_commit_seq = await _reign_once(site, target, origin)
+        adopted = await _reign_once(site, target, origin)
     return Restored(
         tenant=target,
         asked=past.asked,
         got=past.got,
-        history=counters.history,
-        commit_seq=counters.commit_seq,
-        replaced_commit_seq=replaced_commit_seq,
+        history=adopted.counters.history,
+        commit_seq=adopted.counters.commit_seq,
+        replaced_commit_seq=adopted.replaced_commit_seq,
         blobs_copied=blobs.copied,
         blobs_missing=len(blobs.missing),
         missing_blobs=blobs.told,
-        erasures=len(origin.erasures),
+        erased_again=adopted.erased,
     )
 
 
@@ -308,8 +312,7 @@ class _Origin:
     condemned: Sequence[Condemned] = ()
     erasures: Sequence[Erasure] = ()
     fetched: bool = False
-    adopted: tuple[Meta, int] | None = None
-    """The counters of the restored database, and the commit that the tenant had come to."""
+    adopted: Adopted | None = None
 
     async def read_erasures(self) -> Sequence[Erasure]:
         """Also those of the tenant that the past belongs to, wherever they are recorded."""
@@ -337,10 +340,10 @@ class _Origin:
             facts=self.site.writer.facts,
             clock=self.site.writer.clock,
         )
-        self.adopted = adopt(db, head, adoption), head.commit_seq
+        self.adopted = adopt(db, head, adoption)
 
 
-async def _reign_once(site: JobSite, target: str, origin: _Origin) -> tuple[Meta, int]:
+async def _reign_once(site: JobSite, target: str, origin: _Origin) -> Adopted:
     """Begin an epoch with the past and give it up at once: the next writer continues it."""
     reign = await _begin(site, target, origin)
     try:

@@ -33,7 +33,7 @@ from memoree.objects.blobs import LocalBlobStore
 from memoree.objects.copying import Place
 from memoree.objects.filesystem import FilesystemStore
 from memoree.verification.store import verify
-from memoree.writer.adoption import Adoption, adopt, condemned_now, is_alive
+from memoree.writer.adoption import Adopted, Adoption, adopt, condemned_now, is_alive
 
 ISSUES_TOLD = 3
 
@@ -68,20 +68,20 @@ async def restore_directory(
             options.progress("copying its blobs")
             blobs = await _bring(source, service, staged, erasures, options)
             options.progress("replacing the database")
-            replaced, counters = await asyncio.to_thread(_replace, service, backup, staged, erasures, options)
+            adopted = await asyncio.to_thread(_replace, service, backup, staged, erasures, options)
     except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
         raise MemoreeError(Code.INTERNAL_ERROR, f"the restore could not be written: {error}") from error
     return Restored(
         tenant=LOCAL_TENANT,
         asked={"backup": str(backup)},
         got={"commit_seq": past.commit_seq},
-        history=counters.history,
-        commit_seq=counters.commit_seq,
-        replaced_commit_seq=replaced.commit_seq,
+        history=adopted.counters.history,
+        commit_seq=adopted.counters.commit_seq,
+        replaced_commit_seq=adopted.replaced_commit_seq,
         blobs_copied=blobs.copied,
         blobs_missing=len(blobs.missing),
         missing_blobs=blobs.told,
-        erasures=len(erasures),
+        erased_again=adopted.erased,
     )
 
 
@@ -144,9 +144,8 @@ async def _bring(
 
 def _replace(
     service: EmbeddedService, backup: Path, staged: Path, erasures: Sequence[Erasure], options: Options
-) -> tuple[Meta, Meta]:
-    """The counters of what was replaced, and those of what took its place."""
-    replaced: list[Meta] = []
+) -> Adopted:
+    adopted: list[Adopted] = []
 
     with closing(open_writer(staged, replicated=False)) as db:
 
@@ -156,13 +155,13 @@ def _replace(
             if not options.allow_missing_blobs:
                 _require_blobs(service.store, staged, erasures)
             carried = carried_over(staged, erasures, condemned_now(live), service.clock)
-            adopt(db, present, Adoption({"backup": str(backup)}, carried, erasures, service.facts, service.clock))
+            adoption = Adoption({"backup": str(backup)}, carried, erasures, service.facts, service.clock)
+            adopted.append(adopt(db, present, adoption))
             compact(db)
-            replaced.append(present)
             return db
 
         service.replace_database(prepared)
-        return replaced[0], meta.read(db)
+    return adopted[0]
 
 
 def _require_blobs(store: FilesystemStore, database: Path, erasures: Sequence[Erasure]) -> None:

@@ -199,12 +199,14 @@ class ReplicatedService:
                 return look(db)
         return await generation.read(executor or self._environment.executor, look)
 
-    async def snapshot(self, tenant: str, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
+    async def snapshot(
+        self, tenant: str, work: Callable[[apsw.Connection], Result], *, executor: Executor | None = None
+    ) -> tuple[Result, Meta]:
         """What `work` finds, in a thread, in a state that is no older than head is now, and that state's counters.
         The file is not written however long it takes. Raises what `Replica.refresh` raises."""
         async with self._replicas.ready(tenant, strong=True) as replica:
             generation = replica.generation
-            return await generation.read(self._environment.executor, work), generation.meta
+            return await generation.read(executor or self._environment.executor, work), generation.meta
 
     # --- writes -------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -26,7 +27,23 @@ Result = TypeVar("Result")
 class Snapshot(Protocol):
     """`ReplicatedService.snapshot` of one tenant."""
 
-    def __call__(self, work: Callable[[apsw.Connection], Result]) -> Coroutine[Any, Any, tuple[Result, Meta]]: ...
+    def __call__(
+        self, work: Callable[[apsw.Connection], Result], *, executor: Executor | None = None
+    ) -> Coroutine[Any, Any, tuple[Result, Meta]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """`memoree.jobs.backup.Source`, whose snapshot is copied in a thread of its own: other reads never wait for it."""
+
+    tenant: str
+    store: ObjectStore
+    clock: Clock
+    take: Snapshot
+    thread: Executor
+
+    async def snapshot(self, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
+        return await self.take(work, executor=self.thread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +55,8 @@ class RemoteUpkeep:
     loop: asyncio.AbstractEventLoop
     snapshot: Snapshot
 
-    @property
-    def store(self) -> ObjectStore:
-        return self.environment.store
-
-    @property
-    def clock(self) -> Clock:
-        return self.environment.clock
-
     def blob_audit(self) -> RemoteAudit:
-        return RemoteAudit(self.store, self.tenant, self.loop)
+        return RemoteAudit(self.environment.store, self.tenant, self.loop)
 
     def back_up(self, destination: str, *, commit_seq_min: int) -> MadeBackup:
         """As `Upkeep.back_up`. Its snapshot is its own: taken after the intent that protects what it refers to."""
@@ -62,11 +71,14 @@ class RemoteUpkeep:
                 f"{shown(destination)} is no place for backups of this tenant: they go to its own bucket, s3://",
             )
 
-        async def made() -> BackupRecord:
-            await require_head(self.store, self.tenant)
-            return await create(self, self.environment.directory.path)
+        store, scratch = self.environment.store, self.environment.directory.path
 
-        record = asyncio.run_coroutine_threadsafe(made(), self.loop).result()
+        async def made(thread: Executor) -> BackupRecord:
+            await require_head(store, self.tenant)
+            return await create(_Source(self.tenant, store, self.environment.clock, self.snapshot, thread), scratch)
+
+        with ThreadPoolExecutor(1, thread_name_prefix="backup") as thread:
+            record = asyncio.run_coroutine_threadsafe(made(thread), self.loop).result()
         assert record.commit_seq >= commit_seq_min, "a strong snapshot is no older than what anybody has seen"
         directory = f"{place}{record.backup_id}/"
         blobs = f"{bucket}{blob_prefix(self.tenant)}"

@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import orjson
-
 from memoree.clock import stored, utc_now
 from memoree.database import meta
 from memoree.database.connection import open_reader
@@ -22,6 +20,7 @@ from memoree.ids import new_ulid
 from memoree.objects import ObjectStore, PreconditionFailed
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile
+from memoree.replication.lineage import ledger_entry
 from memoree.replication.ltx import parse_name, restorable_boundaries
 from memoree.replication.replicator import Replicator
 
@@ -30,23 +29,31 @@ async def rebuild_head(store: ObjectStore, replicator: Replicator, tenant: str) 
     """Write head.json for the newest state that can be restored, and return it.
 
     The newest epoch whose prefix restores holds everything that was ever covered: an epoch begins by restoring the
-    one before, after that one was fenced. Commits that no head covered become covered; nobody was told of them, and
-    their attempts are recorded. Raises `CONFIG_ERROR` when there is a head, `INTEGRITY_ERROR` when nothing restores.
+    one before, after that one was fenced. Only a restore does not: one that no epoch continued was broken off, or can
+    be made again. Commits that no head covered become covered; nobody was told of them, and their attempts are
+    recorded. Raises `CONFIG_ERROR` when there is a head, `INTEGRITY_ERROR` when nothing restores.
     """
     prefix = layout.tenant_prefix(tenant)
     head_file = HeadFile(store, prefix)
     if await head_file.read() is not None:
         raise MemoreeError(Code.CONFIG_ERROR, f"{head_file.key} exists; there is nothing to rebuild")
-    epochs = sorted([epoch async for epoch in _epochs(store, prefix)], reverse=True)
-    for epoch in epochs:
-        ledger = await store.get(layout.epoch_ledger_key(tenant, epoch))
-        assert ledger is not None
-        epoch_prefix = orjson.loads(ledger.body)["prefix"]
+    ledger = {
+        epoch: entry
+        async for epoch in _epochs(store, prefix)
+        if (entry := await ledger_entry(store, tenant, epoch)) is not None
+    }
+    continued = {entry.parent_epoch for entry in ledger.values()}
+
+    def doubtful_and_old(epoch: int) -> tuple[bool, int]:
+        return ledger[epoch].kind == "restore" and epoch not in continued, -epoch
+
+    for epoch in sorted(ledger, key=doubtful_and_old):
+        epoch_prefix = ledger[epoch].prefix
         names = [parse_name(info.key) async for info in store.list(prefix + epoch_prefix)]
         boundaries = restorable_boundaries(name for name in names if name is not None)
         if boundaries:
             counters = await _counters_at(replicator, prefix + epoch_prefix, boundaries[-1])
-            return await _publish(store, head_file, epochs[0], epoch_prefix, boundaries[-1], counters)
+            return await _publish(store, head_file, max(ledger), epoch_prefix, boundaries[-1], counters)
     raise MemoreeError(Code.INTEGRITY_ERROR, f"tenant {tenant}: no epoch in the ledger can be restored")
 
 

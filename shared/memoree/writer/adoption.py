@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import apsw
 
@@ -65,7 +65,16 @@ class Adoption:
     clock: Clock
 
 
-def adopt(db: apsw.Connection, present: Present, adoption: Adoption) -> Meta:
+class Adopted(NamedTuple):
+    """`replaced_commit_seq` is where the present had come to, `erased` how many artifacts and claims were erased
+    again."""
+
+    counters: Meta
+    replaced_commit_seq: int
+    erased: int
+
+
+def adopt(db: apsw.Connection, present: Present, adoption: Adoption) -> Adopted:
     """Make the database, which is of this program's schema, the successor of `present`, in one transaction that its
     event `store.restored` tells of. Returns its counters."""
     db.execute("BEGIN IMMEDIATE")
@@ -79,7 +88,7 @@ def adopt(db: apsw.Connection, present: Present, adoption: Adoption) -> Meta:
             tx.new_id("rst"),
             payload={"from": present.commit_seq, "to": past.commit_seq, **adoption.asked},
         )
-        erase_again(tx, adoption.erasures)
+        erased = erase_again(tx, adoption.erasures)
         counters = replace(tx.meta, integrity=tx.sum.to_bytes())
         meta.write(db, counters)
         db.execute("COMMIT")
@@ -87,7 +96,7 @@ def adopt(db: apsw.Connection, present: Present, adoption: Adoption) -> Meta:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
-    return counters
+    return Adopted(counters, present.commit_seq, erased)
 
 
 class _NoBlobs:

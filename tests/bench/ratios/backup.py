@@ -83,18 +83,18 @@ async def _backed_up(jobs: JobSite, blobs: int) -> tuple[float, int]:
 async def _copied(jobs: JobSite, copy: Path) -> float:
     """Seconds to copy the very file that a backup reads, flushed, and to store it as it is."""
     began = time.perf_counter()
-    await jobs.tenancy(BACKUP).snapshot(lambda db: _copy(Path(db.filename), copy))
-    await jobs.store.put_stream(COPY_KEY, pieces_of(copy), size=copy.stat().st_size)
-    seconds = time.perf_counter() - began
-    copy.unlink()
-    return seconds
+    size, _ = await jobs.tenancy(BACKUP).snapshot(lambda db: _copy(Path(db.filename), copy))
+    await jobs.store.put_stream(COPY_KEY, pieces_of(copy), size=size)
+    return time.perf_counter() - began
 
 
-def _copy(source: Path, target: Path) -> None:
-    with source.open("rb") as reading, target.open("xb") as writing:
+def _copy(source: Path, target: Path) -> int:
+    """Bytes."""
+    with source.open("rb") as reading, target.open("wb") as writing:
         shutil.copyfileobj(reading, writing)
         writing.flush()
         os.fsync(writing.fileno())
+        return writing.tell()
 
 
 RATIO = Ratio(
