@@ -17,7 +17,7 @@ from functions_support import CONTEXT, SCOPES, TOKEN, EventSource, Json, Site, f
 from memoree.objects.s3 import S3Settings
 from memoree.queue import OutgoingMessage
 
-pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("functions")]
+pytestmark = [pytest.mark.stack, pytest.mark.xdist_group("functions"), pytest.mark.timeout(300)]
 
 NAMES = ("api", "writer", "ingest", "backup", "verify", "gc")
 SECRET = "memoree-tokens"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +29,8 @@ WRITE_WAIT_SECONDS = 2.0
 RETRY_SECONDS = 3.0
 RESTARTED_SECONDS = 2.5
 """Within that, whatever died is there again."""
+MOVES_BETWEEN = 3
+"""Of head, before a disaster that comes with one: on average."""
 CONFLICT = HTTP_STATUS[Code.REVISION_CONFLICT]
 GIVEN_UP = "is given up"
 
@@ -304,8 +306,27 @@ class Disasters:
         if not self._left or self.is_over:
             return
         self._left -= 1
+        if self._random.random() < self._world.plan.at_head_share:
+            self.host.process.before_request = self._at_head(moves=int(self._random.expovariate(1 / MOVES_BETWEEN)))
+            return
         callbacks = 1 + int(self._random.expovariate(1 / self._world.plan.callbacks_between))
         self.host.process.after(callbacks, self._strike)
+
+    def _at_head(self, moves: int) -> Callable[[str, str], bool]:
+        """Strike when so many moves of head are done and the next is decided on, but not sent."""
+
+        def strikes(verb: str, key: str) -> bool:
+            nonlocal moves
+            if verb != "PUT" or not key.endswith("/head.json"):
+                return False
+            moves -= 1
+            if moves >= 0:
+                return False
+            self.host.process.before_request = None
+            self._strike()
+            return True
+
+        return strikes
 
     def _strike(self) -> None:
         if self.is_over:

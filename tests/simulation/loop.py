@@ -45,6 +45,8 @@ class Process:
         self.callbacks_left: int | None = None
         """Until `then`, if any: that is how a fault finds the place between two awaits."""
         self.then: Callable[[], None] = _nothing
+        self.before_request: Callable[[str, str], bool] | None = None
+        """Told verb and key of what it is about to ask the store; true when it was struck by that."""
         self.context = copy_context()
         self.context.run(_process.set, self)
         self._loop = loop
@@ -74,7 +76,7 @@ class Process:
     def revive(self) -> None:
         """So that its tasks can be brought to their end, once nothing matters any more."""
         self.is_alive = True
-        self.callbacks_left = None
+        self.callbacks_left = self.before_request = None
         self.thaw()
 
     def task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:

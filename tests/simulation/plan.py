@@ -36,6 +36,8 @@ class Plan:
     """How many each writer meets."""
     callbacks_between: int
     """Of the process that it hits, before a disaster: on average."""
+    at_head_share: float
+    """Of the writers' disasters: so many come just before head is to be moved."""
     api_deaths: int
     clock_offset_seconds_max: float
     settle_after_idle: float
@@ -76,6 +78,7 @@ class Plan:
             page_keys_max=random.choice((2, 1000)),
             disasters=random.choice((2, 3, 5)) if is_long else random.choice((0, 1, 1, 1, 2)),
             callbacks_between=random.choice((30, 120, 300)),
+            at_head_share=0.3,
             api_deaths=random.choice((0, 0, 0, 1, 2)),
             clock_offset_seconds_max=perhaps(0.3, HURRIED_OFFSET_SECONDS_MAX if collects else CLOCK_OFFSET_SECONDS_MAX),
             settle_after_idle=random.choice((0.5, 5.0, 60.0)),

@@ -178,6 +178,7 @@ def beginning(scratch: Path) -> Beginning:
         page_keys_max=1000,
         disasters=0,
         callbacks_between=1,
+        at_head_share=0.0,
         clock_offset_seconds_max=0.0,
         settle_after_idle=0.5,
         collects=False,

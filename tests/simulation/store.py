@@ -241,6 +241,8 @@ class StoreClient:
     ) -> Result:
         """Waits for the answer, or until the client gives up."""
         loop, random, weather = self._bucket.loop, self._bucket.random, self._bucket.weather
+        if self._process.before_request is not None and self._process.before_request(verb, key):
+            await asyncio.sleep(0)
         if loop.is_ending:
             raise StoreUnavailable("the run is over")
         request = _Request(self._bucket, self._process, f"{verb} {key}", effect, loop.create_future())

@@ -31,7 +31,7 @@ COPY_KEY = "bench/copy"
 
 
 async def measure(site: Site) -> Figure:
-    await _fill(site)
+    await site.once_for_all(fill_tenant)
     backups: list[float] = []
     copies: list[float] = []
     async with job_site(job_settings(site)) as jobs:
@@ -48,7 +48,7 @@ async def measure(site: Site) -> Figure:
     return Figure(p50(backups), p50(copies), absolute)
 
 
-async def _fill(site: Site) -> None:
+async def fill_tenant(site: Site) -> None:
     plan, directory = site.plan, site.directory / "backup"
     directory.mkdir(mode=0o700)
     await fill(site.stack, site.store, BACKUP, plan.backup_claims, directory, say)

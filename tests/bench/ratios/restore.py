@@ -21,7 +21,7 @@ from memoree.objects.streaming import windows
 
 from ..figures import Figure, Ratio, p50
 from ..site import BACKUP, Site
-from .backup import COPY_KEY, MB, job_settings
+from .backup import COPY_KEY, MB, fill_tenant, job_settings
 
 ROUNDS_MAX = 5
 WINDOW_BYTES = 8 * 1024 * 1024
@@ -31,7 +31,7 @@ async def measure_file(site: Site) -> Figure:
     fetched: list[float] = []
     gets: list[float] = []
     async with job_site(job_settings(site)) as jobs:
-        backup = await _newest(jobs)
+        backup = await _newest(site, jobs)
         path = jobs.scratch.new_subdirectory("fetched") / "database"
         await fetch_checkpoint(jobs.store, backup, path)
         await jobs.store.put_stream(COPY_KEY, pieces_of(path), size=backup.checkpoint.size)
@@ -50,7 +50,7 @@ async def measure_tenant(site: Site) -> Figure:
     restores: list[float] = []
     moves: list[float] = []
     async with job_site(job_settings(site)) as jobs:
-        backup = await _newest(jobs)
+        backup = await _newest(site, jobs)
         path = jobs.scratch.new_subdirectory("moved") / "database"
         await fetch_checkpoint(jobs.store, backup, path)
         await jobs.store.put_stream(COPY_KEY, pieces_of(path), size=backup.checkpoint.size)
@@ -69,7 +69,8 @@ async def measure_tenant(site: Site) -> Figure:
     return Figure(p50(restores), p50(moves), absolute)
 
 
-async def _newest(jobs: JobSite) -> BackupRecord:
+async def _newest(site: Site, jobs: JobSite) -> BackupRecord:
+    await site.once_for_all(fill_tenant)
     found = await records(jobs.store, BACKUP)
     return found[-1] if found else await create(jobs.tenancy(BACKUP), jobs.scratch.path)
 
