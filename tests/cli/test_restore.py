@@ -70,3 +70,18 @@ def test_mistakes_in_a_line_are_told(line: tuple[str, ...], said: str, inside: L
 def test_a_deployment_that_is_not_described_is_told(inside: Line) -> None:
     error = inside("restore", "--tenant", "local", "--list").refused("CONFIG_ERROR", 2)
     assert "MEMOREE_BUCKET" in error["message"]
+
+
+def test_a_store_that_does_not_answer_is_told(inside: Line, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = {
+        "MEMOREE_BUCKET": "nowhere",
+        "MEMOREE_ENDPOINT_URL": "http://127.0.0.1:9",
+        "MEMOREE_ACCESS_KEY_ID": "key",
+        "MEMOREE_SECRET_ACCESS_KEY": "secret",
+        "MEMOREE_QUEUE_URL": f"sqlite://{tmp_path / 'queue.sqlite3'}",
+        "MEMOREE_RUNTIME_DIR": str(tmp_path / "runtime"),
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    error = inside("restore", "--tenant", "local", "--list").refused("TRANSPORT_ERROR", 1)
+    assert "object store" in error["message"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from blake3 import blake3
 from functions_support import (
     TOKEN,
     Json,
@@ -119,7 +120,9 @@ def test_a_large_revision_leads_to_its_blob_under_its_own_type(api: Handler, lar
 
     assert answer["statusCode"] == 303, answer
     assert int(headers_of(answer)["content-length"]) == len(body_of(answer))
-    found = httpx.get(headers_of(answer)["location"], trust_env=False)
+    location = headers_of(answer)["location"]
+    assert f"/{blake3(LARGE).hexdigest()}?" in location, "nothing is copied"
+    found = httpx.get(location, trust_env=False)
     assert found.content == LARGE
     assert found.headers["content-type"] == "image/jpeg"
     assert found.headers["content-disposition"] == "attachment"

@@ -256,23 +256,33 @@ class Collector:
         callbacks = 1 + int(self._random.expovariate(1 / self._world.plan.callbacks_between))
         if luck < 0.3:
             process.after(callbacks, self._die)
-        elif luck < 0.6:
+        elif luck < 0.5:
             process.after(callbacks, self._freeze)
+        else:
+            process.before_request = self._before_delete
+
+    def _before_delete(self, verb: str, key: str) -> bool:
+        """What was found to be garbage may be wanted again by the time that the delete is sent."""
+        if verb != "DELETE":
+            return False
+        self._host.process.before_request = None
+        self._freeze(seconds=limits.COLLECT_DELETE_EXPIRES_SECONDS)
+        return True
 
     def _die(self) -> None:
         self._world.trace.note(self._host.process, "is killed")
         self._host.kill()
         self._world.loop.in_world(self._random.random() * 5, self.start)
 
-    def _freeze(self) -> None:
+    def _freeze(self, seconds: float = 20.0) -> None:
         self._world.trace.note(self._host.process, "is frozen")
         self._host.process.freeze()
-        self._world.loop.in_world(self._random.random() * 20, self._host.process.thaw)
+        self._world.loop.in_world(self._random.random() * seconds, self._host.process.thaw)
 
     async def _collect(self, tenant: str) -> None:
         send = self._world.bucket.presigning_client(self._host.process).send_presigned
         while True:
-            await asyncio.sleep(self._random.random() * 3)
+            await asyncio.sleep(self._random.random())
             with suppress(MemoreeError, ObjectStoreError):
                 collection = await collect(self._tenancy(tenant), Grace(0.0, 0.0), send=send)
                 self._world.trace.note(self._host.process, f"collected {collection.to_wire()}")

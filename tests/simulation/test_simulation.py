@@ -63,6 +63,12 @@ def garbage_that_is_wanted_again(plan: Plan) -> Plan:
     )
 
 
+def many_who_write_and_look(plan: Plan) -> Plan:
+    return replace(
+        plan, apis=1, clients=3, writes_per_client=8, thinking_seconds=0.0, disasters=0, weather=Weather(slow=0.1)
+    )
+
+
 def a_head_that_vanishes(plan: Plan) -> Plan:
     return replace(plan, loses_head=True, disasters=0)
 
@@ -76,6 +82,7 @@ def a_head_that_vanishes(plan: Plan) -> Plan:
         rivals_over_one_tenant,
         uploads_that_nobody_covered,
         garbage_that_is_wanted_again,
+        many_who_write_and_look,
         a_head_that_vanishes,
     ],
     ids=lambda focus: focus.__name__,

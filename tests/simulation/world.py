@@ -36,7 +36,7 @@ TIMINGS = WriterTimings(lease_ttl=3.0, lease_renew=1.0, watchdog=12.0, sync_time
 STALENESS_SECONDS_MAX = 2.0
 BLOB_BYTES = 16 * 1024 + 100
 """More than what lives in a row."""
-LEFT_BLOBS = 2
+LEFT_BLOBS = 3
 LEFT_FOR = timedelta(days=30)
 
 

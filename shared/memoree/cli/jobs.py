@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,10 +41,9 @@ def tenancy_options(function: Function) -> Function:
 
 
 def with_site(data: Path | None, work: Callable[[JobSite], Awaitable[Result]]) -> Result:
-    """Run a job on a deployment. Raises `CONFIG_ERROR` when there is none."""
-    import asyncio
-
-    return asyncio.run(_on_site(deployment_settings(data), work))
+    """Run a job on a deployment. Raises `CONFIG_ERROR` when there is none, `TRANSPORT_ERROR` for a store that does not
+    answer."""
+    return _answered(_on_site(deployment_settings(data), work))
 
 
 def with_tenancy(tenant: str | None, data: Path | None, work: Callable[[Tenancy], Awaitable[Result]]) -> Result:
@@ -53,13 +52,23 @@ def with_tenancy(tenant: str | None, data: Path | None, work: Callable[[Tenancy]
     if tenant is None and data is not None:
         raise click.UsageError("--data is for a deployment; name the --tenant")
 
-    import asyncio
-
     async def run() -> Result:
         async with _tenancy(tenant, data) as opened:
             return await work(opened)
 
-    return asyncio.run(run())
+    return _answered(run())
+
+
+def _answered(job: Coroutine[Any, Any, Result]) -> Result:
+    """What the job returns; a store that does not answer is told as such."""
+    import asyncio  # the shell rarely needs it, and it is slow to import
+
+    from memoree.objects import ObjectStoreError
+
+    try:
+        return asyncio.run(job)
+    except ObjectStoreError as error:
+        raise MemoreeError(Code.TRANSPORT_ERROR, f"the object store failed: {error}") from error
 
 
 def deployment_settings(data: Path | None) -> StackSettings:

@@ -34,6 +34,7 @@ from memoree.objects.copying import Place
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost
 from memoree.replication.lineage import UpToCommit, UpToTime, found_up_to, points, stretches
+from memoree.replication.litestream import LitestreamError
 from memoree.writer.adoption import Adopted, Adoption, adopt, condemned_now, is_alive
 from memoree.writer.reign import LeaseHeld, Reign
 
@@ -121,7 +122,12 @@ async def restore_point(
     await _require_replaceable(site, target, options)
     async with _staging(site) as directory:
         options.progress("looking for the newest state that is wanted")
-        found = await found_up_to(site.store, site.writer.replicator, tenant, head, wanted, directory)
+        try:
+            found = await found_up_to(site.store, site.writer.replicator, tenant, head, wanted, directory)
+        except LitestreamError as error:
+            raise MemoreeError(
+                Code.INTEGRITY_ERROR, f"a state of tenant {tenant} cannot be restored: {error}"
+            ) from error
         if found is None:
             _nothing_that_old(tenant, wanted)
         got = {
