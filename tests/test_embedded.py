@@ -409,7 +409,7 @@ def test_a_blob_that_vanished_is_asked_for_again(service: EmbeddedService, monke
     with monkeypatch.context() as broken:
         broken.setattr(FilesystemStore, "exists_sync", lambda *_: False)
         answer = put(service, "x" * 20_000)
-    assert answer["error"]["details"] == {"reason": "blob_missing"} and answer["error"]["retryable"]
+    assert answer["error"]["details"]["reason"] == "blob_missing" and answer["error"]["retryable"]
 
 
 def test_writes_go_on_after_a_restore_gave_the_store_another_history(service: EmbeddedService) -> None:

@@ -119,7 +119,15 @@ class MemoreeError(Exception):
 
     @classmethod
     def from_wire(cls, body: Mapping[str, Any]) -> MemoreeError:
-        return cls(Code(body["code"]), str(body["message"]), details=body.get("details"), hint=body.get("hint"))
+        """A writer's refusal, as it was recorded; when to try again is then among its details."""
+        details = body.get("details") or {}
+        return cls(
+            Code(body["code"]),
+            str(body["message"]),
+            details=body.get("details"),
+            hint=body.get("hint"),
+            retry_after_seconds=details.get("retry_after_seconds"),
+        )
 
 
 def invalid(message: str) -> NoReturn:

@@ -60,6 +60,7 @@ def test_a_condemned_blob_can_be_cited_again_once_no_delete_can_be_on_its_way(ki
         kiln.cite("once more")
     assert refused.value.details["reason"] == "digest_condemned"
     assert refused.value.retryable
+    assert refused.value.retry_after_seconds == limits.COLLECT_RELEASE_SECONDS_MIN
     kiln.clock.advance(seconds=limits.COLLECT_RELEASE_SECONDS_MIN)
     report = kiln.collect()
     assert (report.released, report.condemned) == (1, 0)

@@ -7,11 +7,13 @@ collector may condemn anew what an erasure did, so that its deletes are in time;
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 from blake3 import blake3
 
+from memoree import clock, limits
 from memoree.database.connection import one, scalar
 from memoree.database.entry import Entry
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 CONDEMN = "blobs.condemn"
 """The collector's operation; whatever else condemns is an erasure."""
 RELEASE = "blobs.release"
+RELEASE_SECONDS_MIN = 60.0
+"""A run of the collector may come at any moment, once a digest may be released."""
 NO_COMMIT = 0
 """In place of the collector's commit, where a restore has replaced the history that had it."""
 
@@ -65,6 +69,12 @@ def count(db: apsw.Connection) -> int:
 def is_erased(db: apsw.Connection, row: Condemned) -> bool:
     """Whether an erasure condemned it: then nothing but an unfinished backup may keep it."""
     return row.commit_seq != NO_COMMIT and bool(scalar(db, _OPERATION, (row.commit_seq,)) != CONDEMN)
+
+
+def seconds_to_release(row: Condemned, now: str) -> float:
+    """When it is worth trying again to cite it, at the earliest; `now` is in stored form."""
+    released_at = clock.from_stored(row.condemned_at) + timedelta(seconds=limits.COLLECT_RELEASE_SECONDS_MIN)
+    return max(RELEASE_SECONDS_MIN, (released_at - clock.from_stored(now)).total_seconds())
 
 
 def insert(db: apsw.Connection, row: Condemned) -> None:

@@ -20,7 +20,7 @@ from memoree.operations.call import validate
 from memoree.service import Reply, Request, Service
 
 SUBMIT_SECONDS_MAX = 120.0
-RETRY_SECONDS_DEFAULT = 1.0
+RETRY_SECONDS_DEFAULT, RETRY_SECONDS_MAX = 1.0, 10.0
 CONTEXT = {"workspace_id": "memoree", "project_id": "jobs"}
 """Of the requests of jobs: their idempotency keys are apart from those of every caller who names no such project."""
 
@@ -74,4 +74,4 @@ async def submitted(service: Service, tenant: str, operation: str, input: Mappin
         error = MemoreeError.from_wire(reply.envelope["error"])
         if not error.retryable or time.monotonic() >= deadline:
             raise error
-        await asyncio.sleep(reply.retry_after_seconds or RETRY_SECONDS_DEFAULT)
+        await asyncio.sleep(min(reply.retry_after_seconds or RETRY_SECONDS_DEFAULT, RETRY_SECONDS_MAX))

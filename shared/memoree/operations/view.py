@@ -11,8 +11,7 @@ import orjson
 from pydantic import BaseModel
 
 from memoree import clock, ids
-from memoree.database import events, integrity
-from memoree.database.connection import scalar
+from memoree.database import condemned, events, integrity
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 
@@ -97,8 +96,9 @@ def index_not_ready(wanted: int, current: int) -> MemoreeError:
     )
 
 
-def _blob_refusal(reason: str, message: str) -> MemoreeError:
-    return MemoreeError(Code.TRANSPORT_ERROR, message, details={"reason": reason}, retry_after_seconds=1.0)
+def _blob_refusal(reason: str, message: str, retry_after_seconds: float) -> MemoreeError:
+    details = {"reason": reason, "retry_after_seconds": retry_after_seconds}
+    return MemoreeError(Code.TRANSPORT_ERROR, message, details=details, retry_after_seconds=retry_after_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,14 @@ class Transaction(View):
 
     def require_blob(self, digest: bytes) -> None:
         """Raises a retryable `TRANSPORT_ERROR` unless the blob is there and not about to be collected."""
-        if scalar(self.db, "SELECT 1 FROM condemned_blobs WHERE digest = ?", (digest,)) is not None:
-            raise _blob_refusal("digest_condemned", "the content is being collected; send it again in a while")
+        if (row := condemned.find(self.db, digest)) is not None:
+            raise _blob_refusal(
+                "digest_condemned",
+                "the content is being collected; when that is over it can be stored again",
+                condemned.seconds_to_release(row, self.now),
+            )
         if not self.presence.holds(digest):
-            raise _blob_refusal("blob_missing", "the content did not reach the store; send it again")
+            raise _blob_refusal("blob_missing", "the content did not reach the store; send it again", 1.0)
 
     def new_id(self, prefix: str) -> str:
         return ids.new_id(prefix, clock.hlc_milliseconds(self.meta.hlc))
