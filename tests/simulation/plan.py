@@ -51,7 +51,7 @@ class Plan:
         def perhaps(share: float, value: float) -> float:
             return value * random.random() if random.random() < share else 0.0
 
-        collects = random.random() < 0.08
+        collects = random.random() < 0.03
         return cls(
             tenants=2 if random.random() < 0.15 else 1,
             is_born=random.random() < 0.08,

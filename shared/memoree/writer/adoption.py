@@ -132,6 +132,6 @@ def _condemn(tx: Transaction, present: Sequence[Condemned]) -> None:
         condemned.delete(tx.db, row.digest)
         tx.sum.remove(condemned.entry(row))
     for row in present:
-        carried = row if row.commit_seq == NO_COMMIT else row._replace(commit_seq=tx.meta.commit_seq)
+        carried = row if row.commit_seq == NO_COMMIT else row._replace(commit_seq=tx.commit_seq)
         condemned.insert(tx.db, carried)
         tx.sum.add(condemned.entry(carried))
