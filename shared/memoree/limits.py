@@ -237,6 +237,8 @@ BACKUP_USE_SECONDS_MAX = 24 * 3600
 """For this long a backup that is being read cannot be pruned."""
 POINT_IN_TIME_SECONDS = 72 * 3600
 """How far back a tenant can be restored to a point in time, unless the deployment says otherwise."""
+ERASURE_RECORD_BYTES_MAX = 16 * MIB
+"""Ids and digests of one erasure, a hundred artifacts of many revisions among them."""
 COLLECT_BLOBS_MAX = 1000
 """Blobs that are condemned, and then deleted, at a time."""
 COLLECT_GRACE_SECONDS_MIN = 2 * COMMAND_AGE_SECONDS_MAX

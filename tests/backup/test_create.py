@@ -74,7 +74,7 @@ def refused(workshop: Workshop) -> MemoreeError:
     return refusal.value
 
 
-@pytest.mark.proves("machine-216")
+@pytest.mark.proves("machine-216", "operations-17")
 def test_a_backup_holds_one_commit_and_exactly_the_blobs_of_it(filled: Workshop, tmp_path: Path) -> None:
     made = filled.back_up()
     with closing(fetched(filled, made, tmp_path / "copy.db")) as db:
@@ -88,6 +88,7 @@ def test_a_backup_holds_one_commit_and_exactly_the_blobs_of_it(filled: Workshop,
     assert list(filled.scratch.iterdir()) == []
 
 
+@pytest.mark.proves("operations-17")
 def test_what_is_committed_after_the_copy_is_in_neither_part(filled: Workshop, tmp_path: Path) -> None:
     """The manifest is made from the copy, not from the tenant as it is by then."""
     filled.copied = lambda: filled.put(LONG_TEXT + "and one more\n") and None
@@ -104,6 +105,7 @@ def test_writers_commit_while_a_backup_copies_the_database(filled: Workshop) -> 
     assert committed == [made.commit_seq + 1]
 
 
+@pytest.mark.proves("operations-18")
 def test_the_intent_comes_before_the_snapshot_and_the_record_last(filled: Workshop) -> None:
     seen: list[set[str]] = []
     filled.copied = lambda: seen.append({key.rpartition("/")[2] for key in filled.backup_keys()})
@@ -119,7 +121,7 @@ def test_the_intent_comes_before_the_snapshot_and_the_record_last(filled: Worksh
     assert steps[0] == "copying the database" and steps[-1] == "publishing it"
 
 
-@pytest.mark.proves("machine-215")
+@pytest.mark.proves("machine-215", "operations-19")
 @pytest.mark.parametrize("how", ["missing", "cut short"])
 def test_a_blob_that_is_not_whole_fails_the_backup_which_leaves_nothing(filled: Workshop, how: str) -> None:
     (blob,) = filled.blob_keys()
@@ -129,7 +131,7 @@ def test_a_blob_that_is_not_whole_fails_the_backup_which_leaves_nothing(filled: 
     assert (filled.backup_keys(), list(filled.scratch.iterdir())) == ([], [])
 
 
-@pytest.mark.proves("machine-215")
+@pytest.mark.proves("machine-215", "operations-19")
 def test_a_blob_that_goes_while_the_backup_is_made_is_noticed_before_it_is_published(filled: Workshop) -> None:
     (blob,) = filled.blob_keys()
 
@@ -142,7 +144,7 @@ def test_a_blob_that_goes_while_the_backup_is_made_is_noticed_before_it_is_publi
     assert filled.backup_keys() == []
 
 
-@pytest.mark.proves("machine-215")
+@pytest.mark.proves("machine-215", "operations-19")
 def test_a_damaged_blob_is_found_by_reading_all_of_them(workshop: Workshop) -> None:
     texts = [f"{LONG_TEXT}{number}" for number in range(12)]  # more than a sample
     for text in texts:
@@ -156,7 +158,7 @@ def test_a_damaged_blob_is_found_by_reading_all_of_them(workshop: Workshop) -> N
     assert workshop.back_up(full=True).manifest.blobs == len(texts)
 
 
-@pytest.mark.proves("machine-215")
+@pytest.mark.proves("machine-215", "operations-19")
 def test_a_few_blobs_are_read_also_without_being_asked_to(filled: Workshop) -> None:
     (blob,) = filled.blob_keys()
     filled.path(blob).write_bytes(filled.path(blob).read_bytes().replace(b"celadon", b"Celadon", 1))
@@ -172,6 +174,7 @@ def test_a_database_that_does_not_add_up_is_not_backed_up(filled: Workshop) -> N
     assert filled.backup_keys() == []
 
 
+@pytest.mark.proves("operations-17")
 def test_a_copy_of_another_state_than_the_snapshot_is_not_published(
     filled: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +208,7 @@ def test_a_backup_that_takes_half_a_day_is_given_up(filled: Workshop, hours: flo
     assert len(filled.backup_keys()) == (4 if made else 0)
 
 
-@pytest.mark.proves("machine-214")
+@pytest.mark.proves("machine-214", "operations-18")
 def test_a_backup_replaces_nothing(filled: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     made = filled.back_up()
     monkeypatch.setattr(backup, "new_backup_id", lambda: made.backup_id)
@@ -213,6 +216,23 @@ def test_a_backup_replaces_nothing(filled: Workshop, monkeypatch: pytest.MonkeyP
     with pytest.raises(PreconditionFailed):
         filled.back_up()
     assert filled.verify(made.backup_id).faults == []
+
+
+@pytest.mark.proves("operations-18")
+def test_a_record_that_is_there_already_is_left_as_it_is(filled: Workshop) -> None:
+    """Whoever has written it: what was published once never changes."""
+    records = []
+
+    def publish(step: str) -> None:
+        if step == "publishing it":
+            (intent,) = (key for key in filled.backup_keys() if key.endswith("intent.json"))
+            records.append(filled.path(intent).with_name("backup.json"))
+            records[0].write_bytes(b"of another run")
+
+    with pytest.raises(MemoreeError, match="of another run") as refusal:
+        filled.back_up(progress=publish)
+    assert refusal.value.code is Code.CONFIG_ERROR
+    assert records[0].read_bytes() == b"of another run"
 
 
 class Forgetful(FilesystemStore):
@@ -243,7 +263,7 @@ def test_a_lost_answer_to_the_publication_is_found_out(
     assert filled.verify(made.backup_id).ok
 
 
-@pytest.mark.proves("machine-215")
+@pytest.mark.proves("machine-215", "operations-18")
 @pytest.mark.parametrize("step", ["looking", "proving", "publishing"])
 def test_a_killed_backup_is_no_backup_and_keeps_its_intent(filled: Workshop, step: str) -> None:
     run = run_child(KILLED, filled, step)
@@ -255,7 +275,7 @@ def test_a_killed_backup_is_no_backup_and_keeps_its_intent(filled: Workshop, ste
     assert fault.object.endswith(f"{left.backup_id}/backup.json") and "never published" in fault.detail
 
 
-@pytest.mark.proves("fault-54")
+@pytest.mark.proves("fault-54", "operations-20")
 def test_a_backup_and_its_verification_need_little_memory_for_a_large_database(filled: Workshop) -> None:
     done = memory_needed(filled, database_mib=200)
     assert done < MEMORY_MIB_MAX

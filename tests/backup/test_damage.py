@@ -86,7 +86,7 @@ def named(checked: Checked) -> set[str]:
     return {fault.object for fault in checked.faults}
 
 
-@pytest.mark.proves("machine-213")
+@pytest.mark.proves("machine-213", "operations-22")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["intent.json", "checkpoint.db.zst", "manifest.jsonl.zst", "backup.json", "blob"])
 def test_damage_of_any_object_is_found_and_named(sound: tuple[Workshop, BackupRecord], name: str, damage: str) -> None:
@@ -101,6 +101,7 @@ def test_damage_of_any_object_is_found_and_named(sound: tuple[Workshop, BackupRe
         path.write_bytes(body)
 
 
+@pytest.mark.proves("operations-22")
 @pytest.mark.parametrize("damage", ["lost", "cut short"])
 def test_a_lost_blob_is_named_without_reading_any(filled: Workshop, damage: str) -> None:
     made = filled.back_up()
@@ -109,6 +110,7 @@ def test_a_lost_blob_is_named_without_reading_any(filled: Workshop, damage: str)
     assert named(filled.verify(made.backup_id)) == {key}
 
 
+@pytest.mark.proves("operations-22")
 def test_where_the_database_is_lost_the_blobs_are_checked_by_the_manifest(filled: Workshop) -> None:
     made = filled.back_up()
     (blob,) = filled.blob_keys()
@@ -128,7 +130,7 @@ def test_a_sound_backup_has_no_faults_and_leaves_no_mark(filled: Workshop) -> No
     assert list(filled.scratch.iterdir()) == []
 
 
-@pytest.mark.proves("machine-213")
+@pytest.mark.proves("machine-213", "operations-22")
 def test_parts_of_two_backups_make_none(filled: Workshop) -> None:
     """Each part is sound by itself; it is not what the record says."""
     one = filled.back_up()
@@ -141,7 +143,7 @@ def test_parts_of_two_backups_make_none(filled: Workshop) -> None:
     assert named(filled.verify(one.backup_id)) == {one.key_of("backup.json")}
 
 
-@pytest.mark.proves("machine-213")
+@pytest.mark.proves("machine-213", "operations-22")
 def test_a_record_that_says_something_else_is_not_believed(filled: Workshop) -> None:
     made = filled.back_up()
     path = filled.path(made.key_of("backup.json"))
@@ -191,6 +193,7 @@ def test_a_blob_that_was_erased_since_is_not_missed_and_one_stored_anew_is(fille
         assert named(filled.verify(made.backup_id)) == ({key} if missed else set())
 
 
+@pytest.mark.proves("operations-22")
 def test_a_manifest_that_leaves_out_a_blob_of_its_database_is_named(filled: Workshop) -> None:
     made = filled.back_up()
     (filled.scratch / "empty").touch()

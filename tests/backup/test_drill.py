@@ -23,7 +23,7 @@ def drilled(path: Path) -> Drill:
         return rehearse(db, AT)
 
 
-@pytest.mark.proves("fault-64")
+@pytest.mark.proves("fault-64", "operations-25")
 def test_a_copy_answers_as_its_source_does_however_often_it_is_asked(filled: Workshop, tmp_path: Path) -> None:
     copy_database(filled.database, tmp_path / "copy.db")
     source = drilled(filled.database)
@@ -31,7 +31,7 @@ def test_a_copy_answers_as_its_source_does_however_often_it_is_asked(filled: Wor
     assert [drilled(tmp_path / "copy.db") for _ in range(2)] == [source, source]
 
 
-@pytest.mark.proves("fault-64")
+@pytest.mark.proves("fault-64", "operations-25")
 @pytest.mark.parametrize(
     ("weakness", "finds_less"),
     [("DROP INDEX active_anchors", False), ("DROP INDEX open_cases_by_source", False), ("DELETE FROM words", True)],
@@ -49,7 +49,7 @@ def test_a_weaker_copy_is_told_from_its_source(
     assert (copy.answers != source.answers) is finds_less
 
 
-@pytest.mark.proves("fault-64")
+@pytest.mark.proves("fault-64", "operations-25")
 def test_verifying_a_backup_holds_its_answers_and_plans_against_those_of_its_source(filled: Workshop) -> None:
     made = filled.back_up()
     path = filled.path(made.key_of("backup.json"))

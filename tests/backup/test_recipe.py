@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mixed_mutations import LONG_TEXT
 
 from .workshop import Workshop
@@ -33,6 +35,7 @@ ZSTD = "import zstandard; data = open(sys.argv[-1], 'rb').read(); " + (
 )
 
 
+@pytest.mark.proves("operations-21")
 def test_the_documented_commands_read_a_backup(filled: Workshop, tmp_path: Path) -> None:
     made = filled.back_up()
     copy, programs = tmp_path / "copy", tmp_path / "programs"

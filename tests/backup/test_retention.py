@@ -39,6 +39,7 @@ def three(workshop: Workshop) -> list[BackupRecord]:
     return made
 
 
+@pytest.mark.proves("operations-24")
 @pytest.mark.parametrize(
     ("policy", "kept"),
     [
@@ -65,6 +66,7 @@ def test_the_last_ones_and_the_newest_of_days_and_weeks_are_kept(
     assert policy.kept(found) == {found[place].backup_id for place in kept}
 
 
+@pytest.mark.proves("operations-24")
 def test_what_is_not_kept_is_removed_with_all_its_objects_and_the_blobs_stay(filled: Workshop) -> None:
     old = filled.back_up()
     filled.clock.advance(hours=1)
@@ -143,6 +145,7 @@ def test_whoever_comes_after_the_record_went_finds_nothing(workshop: Workshop, t
     assert not any("readers/" in key for key in workshop.backup_keys())
 
 
+@pytest.mark.proves("operations-18")
 @pytest.mark.parametrize(("hours", "removed"), [(23.9, False), (24.1, True)])
 def test_what_a_broken_off_backup_left_goes_after_a_day(filled: Workshop, hours: float, removed: bool) -> None:
     kept, broken = filled.back_up(), filled.back_up()

@@ -74,6 +74,7 @@ def digest(text: str) -> str:
     return blob_digest(text.encode())
 
 
+@pytest.mark.proves("operations-23")
 def test_when_the_first_bucket_is_lost_every_backup_is_verified_from_the_second(
     filled: Workshop, second: Second
 ) -> None:

@@ -59,7 +59,7 @@ def test_pushed_messages_are_applied_before_the_command_ends(project: Shell) -> 
 
 
 @pytest.mark.fault_class(1)
-@pytest.mark.proves("fault-1")
+@pytest.mark.proves("fault-1", "operations-54")
 def test_a_dead_letter_is_told_listed_shown_retried_and_dropped(project: Shell) -> None:
     pushed = project.run("ingest", "push", "-", stdin=lines(item("page-1"), item("page-2")))
     assert pushed.status == 1

@@ -120,6 +120,7 @@ def deployment(tmp_path: Path, seaweedfs: S3Settings) -> Deployment:  # noqa: F8
     return Deployment(tmp_path, seaweedfs)
 
 
+@pytest.mark.proves("operations-47")
 @pytest.mark.fault_class(11)
 @pytest.mark.timeout(240)
 def test_whoever_is_killed_under_load_every_message_is_applied_once_or_told(deployment: Deployment) -> None:

@@ -16,6 +16,7 @@ from .conftest import Bench, at, item, register
 WithBench = Callable[..., None]
 
 
+@pytest.mark.proves("operations-54")
 @pytest.mark.fault_class(4)
 def test_a_retried_message_is_applied_once_its_reason_is_gone(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
@@ -31,7 +32,7 @@ def test_a_retried_message_is_applied_once_its_reason_is_gone(with_bench: WithBe
 
 
 @pytest.mark.fault_class(4)
-@pytest.mark.proves("fault-4")
+@pytest.mark.proves("fault-4", "operations-54")
 def test_a_message_that_dies_again_keeps_its_first_instant_and_all_its_tries(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.apply(item())
@@ -61,6 +62,7 @@ def test_a_message_that_comes_too_late_does_not_undo_a_later_state(with_bench: W
     with_bench(scenario)
 
 
+@pytest.mark.proves("operations-54")
 def test_a_dropped_letter_is_gone_and_an_unknown_one_is_told(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.apply(item("a"), item("b"))
@@ -75,6 +77,7 @@ def test_a_dropped_letter_is_gone_and_an_unknown_one_is_told(with_bench: WithBen
     with_bench(scenario)
 
 
+@pytest.mark.proves("operations-54")
 def test_a_letter_says_what_its_message_is_about(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.apply(item())

@@ -19,7 +19,7 @@ INNOCENTS = 12
 
 
 @pytest.mark.fault_class(4)
-@pytest.mark.proves("fault-4")
+@pytest.mark.proves("fault-4", "operations-49")
 def test_a_message_that_kills_its_worker_is_given_up_and_nothing_else(open_bench: OpenBench, tmp_path: Path) -> None:
     async def publish() -> None:
         async with open_bench() as bench:

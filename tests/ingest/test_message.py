@@ -31,6 +31,7 @@ def document(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**found, **changes}.items() if value is not None}
 
 
+@pytest.mark.proves("operations-55")
 def test_the_schema_in_the_documentation_is_the_one_of_the_models() -> None:
     assert orjson.loads(SCHEMA.read_bytes()) == json_schema(), "write what `memoree ingest schema` prints there"
 
@@ -41,7 +42,7 @@ def test_a_message_is_read_as_it_was_written(message: Any) -> None:
 
 
 @pytest.mark.fault_class(61)
-@pytest.mark.proves("fault-61")
+@pytest.mark.proves("fault-61", "operations-52")
 @pytest.mark.parametrize("name", CONTENTS)
 def test_content_travels_byte_for_byte(name: str) -> None:
     content = InlineContent.of(CONTENTS[name])

@@ -67,7 +67,7 @@ def opened(queue: FullQueue, shelf: Shelf | None = None, **options: Any) -> Publ
 
 
 @pytest.mark.fault_class(1)
-@pytest.mark.proves("fault-1")
+@pytest.mark.proves("fault-1", "operations-53")
 def test_failed_messages_are_sent_again_until_all_are_queued() -> None:
     queue = FullQueue(failures=[{0, 2}, {1}])
     messages = [item(f"page-{number}") for number in range(4)]
@@ -77,7 +77,7 @@ def test_failed_messages_are_sent_again_until_all_are_queued() -> None:
 
 
 @pytest.mark.fault_class(1)
-@pytest.mark.proves("fault-1")
+@pytest.mark.proves("fault-1", "operations-48")
 def test_a_failure_never_lets_a_message_overtake_what_it_must_follow() -> None:
     queue = FullQueue(failures=[{0}, set(), {0}])
     messages: list[IngestMessage] = [item(), withdraw(), checkpoint("c"), item("page-2")]
@@ -93,7 +93,7 @@ def test_a_queue_that_does_not_answer_is_told_in_the_end(monkeypatch: pytest.Mon
 
 
 @pytest.mark.fault_class(1)
-@pytest.mark.proves("fault-1")
+@pytest.mark.proves("fault-1", "operations-53")
 def test_a_full_queue_is_waited_for() -> None:
     async def scenario() -> None:
         queue = FullQueue(depth=limits.INGEST_QUEUE_DEPTH_MAX)
@@ -109,6 +109,7 @@ def test_a_full_queue_is_waited_for() -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.proves("operations-53")
 def test_a_deep_queue_is_told_once_and_slows_publishing_down(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     sleep = asyncio.sleep
@@ -151,6 +152,7 @@ def test_a_message_that_would_be_too_large_sends_its_content_ahead() -> None:
     assert len(queue.sent[0]) < MESSAGE_BYTES_MAX
 
 
+@pytest.mark.proves("operations-48")
 def test_a_wave_holds_only_messages_that_commute() -> None:
     a, b, c = item("a"), item("b"), checkpoint("c")
     other = register(source=a.source.model_copy(update={"name": "other"}))

@@ -32,6 +32,7 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- once -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("operations-47")
 @pytest.mark.fault_class(8)
 def test_a_message_that_comes_a_thousand_times_is_one_revision(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
@@ -46,7 +47,7 @@ def test_a_message_that_comes_a_thousand_times_is_one_revision(with_bench: WithB
 
 
 @pytest.mark.fault_class(11)
-@pytest.mark.proves("fault-11")
+@pytest.mark.proves("fault-11", "operations-47")
 def test_what_was_decided_before_a_worker_died_is_not_done_again(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.publish(register(), item("a"), item("b"), item("a", b"new", external_revision="v2"))
@@ -62,6 +63,7 @@ def test_what_was_decided_before_a_worker_died_is_not_done_again(with_bench: Wit
     with_bench(scenario)
 
 
+@pytest.mark.proves("operations-47")
 def test_messages_sent_again_in_another_order_undo_nothing(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         first, second = item(), item(content=b"second", external_revision="v2", observed_at=at(2))
@@ -104,7 +106,7 @@ def test_the_same_revision_with_other_bytes_is_told(between: tuple[Any, ...], wi
 
 
 @pytest.mark.fault_class(10)
-@pytest.mark.proves("fault-10")
+@pytest.mark.proves("fault-10", "operations-47")
 def test_large_content_that_is_uploaded_again_is_the_same_delivery(with_bench: WithBench) -> None:
     large = b"\xff" * (limits.INGEST_INLINE_BYTES_MAX + 1)
 
@@ -126,6 +128,7 @@ def test_large_content_that_is_uploaded_again_is_the_same_delivery(with_bench: W
 # --- order ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("operations-48")
 def test_messages_about_one_item_are_applied_in_their_order(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         revisions = [item(content=b"%d" % n, external_revision=f"v{n}", observed_at=at(n)) for n in range(20)]
@@ -138,7 +141,7 @@ def test_messages_about_one_item_are_applied_in_their_order(with_bench: WithBenc
 
 
 @pytest.mark.fault_class(4)
-@pytest.mark.proves("fault-4")
+@pytest.mark.proves("fault-4", "operations-51")
 def test_a_cursor_moves_only_when_everything_before_it_is_decided(with_bench: WithBench) -> None:
     slow = asyncio.Event()
 
@@ -164,6 +167,7 @@ def test_a_cursor_moves_only_when_everything_before_it_is_decided(with_bench: Wi
     with_bench(scenario, meddle=hold)
 
 
+@pytest.mark.proves("operations-49")
 def test_a_dead_letter_holds_up_neither_its_neighbours_nor_the_cursor(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
         await bench.apply(register(), item())
@@ -197,6 +201,7 @@ def test_a_dead_letter_is_never_applied_after_all(with_bench: WithBench) -> None
 # --- what cannot be applied -------------------------------------------------------------------------------------
 
 
+@pytest.mark.proves("operations-49")
 @pytest.mark.fault_class(1)
 @pytest.mark.parametrize(
     ("code", "message"),
@@ -222,6 +227,7 @@ def test_a_refusal_is_kept_with_its_reason(code: str, message: Any, with_bench: 
     with_bench(scenario)
 
 
+@pytest.mark.proves("operations-49")
 @pytest.mark.parametrize(
     "body", ["glaze", '{"version":2}', '{"version":1,"type":"ingest"}', '{"retried":\n{}', "[" * 9999]
 )
@@ -237,7 +243,7 @@ def test_poison_that_no_publisher_sends_becomes_a_dead_letter(body: str, with_be
 
 
 @pytest.mark.fault_class(4)
-@pytest.mark.proves("fault-4")
+@pytest.mark.proves("fault-4", "operations-49")
 def test_what_fails_five_times_is_given_up_with_its_last_reason(with_bench: WithBench) -> None:
     tried: Counter[str] = Counter()
 
@@ -262,7 +268,7 @@ def test_what_fails_five_times_is_given_up_with_its_last_reason(with_bench: With
 
 
 @pytest.mark.fault_class(1)
-@pytest.mark.proves("fault-1")
+@pytest.mark.proves("fault-1", "operations-50")
 def test_an_outage_is_waited_for_and_counts_as_no_try(with_bench: WithBench) -> None:
     answers = 3 * limits.INGEST_TRIES_MAX
 
@@ -300,6 +306,7 @@ def test_serve_returns_what_it_had_no_time_for(with_bench: WithBench) -> None:
     with_bench(scenario, meddle=hang)
 
 
+@pytest.mark.proves("operations-52")
 @pytest.mark.fault_class(61)
 def test_any_bytes_are_kept_as_they_are(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:
@@ -313,6 +320,7 @@ def test_any_bytes_are_kept_as_they_are(with_bench: WithBench) -> None:
     with_bench(scenario)
 
 
+@pytest.mark.proves("operations-52")
 @pytest.mark.fault_class(61)
 def test_eight_mebibytes_are_kept_as_they_are(with_bench: WithBench) -> None:
     large = b"\0\xff" * (limits.ARTIFACT_BYTES_MAX // 2)

@@ -149,6 +149,7 @@ class Held:
         return await self.deployment.site.service.snapshot(self.tenant, held)
 
 
+@pytest.mark.proves("operations-20")
 def test_writes_are_acknowledged_while_a_backup_holds_its_snapshot(
     seaweed_server: SeaweedServer, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_writes_are_acknowledged_while_a_backup_holds_its_snapshot(
     run(seaweed_server, tmp_path, body)
 
 
+@pytest.mark.proves("operations-23")
 def test_a_tenant_is_backed_up_into_both_buckets_and_old_backups_are_pruned(
     seaweed_server: SeaweedServer, tmp_path: Path
 ) -> None:

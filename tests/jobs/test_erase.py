@@ -152,7 +152,7 @@ def directory(tmp_path: Path) -> Directory:
     return Directory(tmp_path / "data")
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-8", "operations-13")
 def test_nothing_is_left_in_a_data_directory_and_the_receipt_says_so(directory: Directory) -> None:
     secret = marker()
     ids = directory.filled(secret)
@@ -167,7 +167,7 @@ def test_nothing_is_left_in_a_data_directory_and_the_receipt_says_so(directory: 
     assert directory.verified() == []
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-12")
 @pytest.mark.parametrize("point", ["erasure_committed", "erasure_recorded", "erasure_scrubbed"])
 def test_a_killed_erasure_is_finished_by_the_same_command(directory: Directory, point: str) -> None:
     secret = marker()
@@ -194,7 +194,7 @@ def entries(directory: Directory) -> list[Json]:
     return [json.loads(each.to_bytes()) for each in found]
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-12")
 def test_another_command_records_what_a_killed_one_erased(directory: Directory) -> None:
     """Whatever it is about: a restore must not depend on the same words being used again."""
     secret = marker()
@@ -218,7 +218,7 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(directory: Directory)
     assert directory.run("erase", ids[0]).returncode == 2
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-13")
 def test_an_erasure_waits_for_who_reads_an_earlier_state_and_is_finished_later(directory: Directory) -> None:
     """The log cannot be emptied under a reader. The receipt is not given before it is true."""
     secret = marker()
@@ -239,7 +239,7 @@ def test_an_erasure_waits_for_who_reads_an_earlier_state_and_is_finished_later(d
     assert files_with(directory.path, secret) == []
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-13")
 def test_a_queue_that_is_being_read_is_not_said_to_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +271,7 @@ async def objects_with(store: S3Store, tenant: str, secret: str) -> set[str]:
     return found
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-13", "operations-14")
 def test_nothing_is_left_of_a_tenant_once_the_receipt_says_so(site: Site) -> None:
     """Given a marker in a live tenant that a writer holds, when it is erased, then the readers and the new epoch hold
     nothing of it, the receipt tells when the history goes, and then it is nowhere below the tenant's prefix."""
@@ -330,7 +330,7 @@ def until(line: str) -> Any:
     return clock.from_stored(clock.parse_timestamp(instant))
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-14")
 def test_a_backup_that_holds_what_was_erased_is_pruned_in_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """But not before a younger one is there: it would be all there is."""
 
@@ -350,7 +350,7 @@ def test_a_backup_that_holds_what_was_erased_is_pruned_in_time(site: Site, monke
     asyncio.run(scenario())
 
 
-@pytest.mark.proves("fault-19")
+@pytest.mark.proves("fault-19", "operations-16")
 def test_a_deleted_tenant_leaves_nothing_and_no_other_tenant_is_touched(site: Site) -> None:
 
     async def scenario() -> None:

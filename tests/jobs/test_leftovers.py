@@ -75,6 +75,7 @@ def test_uploads_that_nobody_can_name_any_more_go(store: LateStore) -> None:
     assert store.keys() == [KEEP]
 
 
+@pytest.mark.proves("operations-18")
 def test_a_broken_off_backup_goes_after_a_day_and_never_a_younger_one(store: LateStore) -> None:
     backup_id = new_backup_id()
     broken = [layout.backup_key(TENANT, backup_id, name) for name in (INTENT_NAME, MANIFEST_NAME)]

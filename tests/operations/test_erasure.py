@@ -112,7 +112,7 @@ def fill(bench: Bench, count: int = 120) -> None:
         bench.put(f"glaze {number}: " + " ".join(secrets.token_hex(5) for _ in range(60)), title=f"Recipe {number}")
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-8")
 def test_no_piece_of_a_marker_is_left_in_any_page(bench: Bench, tmp_path: Path) -> None:
     """Given a marker in every place that holds a text of a caller, when what it stands in is erased and the database
     rewritten, then no eight bytes of it are in the file, its free pages or its log."""
@@ -189,7 +189,7 @@ def deliver(bench: Bench, source: Json, name: str, body: str, *, revision: str =
     return bench.write("source.ingest", wanted | fields)
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-8")
 def test_the_beginning_of_an_erased_word_does_not_separate_two_pages(bench: Bench) -> None:
     """A word that begins a page of the index leaves that beginning where pages are told apart."""
     words = [f"{'q' * 30}{number:03}" for number in range(400)]
@@ -227,7 +227,7 @@ def listed(bench: Bench, name: str, query: Query) -> int:
     return len(run_read(view, call)["items"])
 
 
-@pytest.mark.proves("fault-14")
+@pytest.mark.proves("fault-14", "operations-9")
 def test_no_surface_shows_an_erased_artifact_and_its_id_answers_erased(bench: Bench) -> None:
     secret = marker()
     artifact = bench.put(f"the kiln says {secret}", title=f"Kiln {secret}")
@@ -259,7 +259,7 @@ def test_no_surface_shows_an_erased_artifact_and_its_id_answers_erased(bench: Be
         assert (answer["claims"], answer["artifact_refs"]) == ([], [])
 
 
-@pytest.mark.proves("fault-15")
+@pytest.mark.proves("fault-15", "operations-10")
 def test_a_claim_that_cites_what_another_erased_one_cited_still_resolves(bench: Bench) -> None:
     artifact = bench.put("cone 6 reached at 21:40")
     erased, kept = (
@@ -273,7 +273,7 @@ def test_a_claim_that_cites_what_another_erased_one_cited_still_resolves(bench: 
     assert issues(bench) == []
 
 
-@pytest.mark.proves("fault-15")
+@pytest.mark.proves("fault-15", "operations-10")
 def test_a_claim_whose_evidence_was_erased_says_so_and_keeps_its_other_evidence(bench: Bench) -> None:
     gone, kept = bench.put("the first log"), bench.put("the second log")
     claim = bench.claim("Both say so.", evidence=[cited(gone, (0, 9)), cited(kept, (0, 10))])
@@ -286,7 +286,7 @@ def test_a_claim_whose_evidence_was_erased_says_so_and_keeps_its_other_evidence(
     assert issues(bench) == []
 
 
-@pytest.mark.proves("fault-17")
+@pytest.mark.proves("fault-17", "operations-7")
 def test_a_nearly_identical_claim_is_untouched(bench: Bench) -> None:
     erased, kept = bench.claim("Firing 12 reached cone 6."), bench.claim("Firing 12 reached cone 6!")
     erase(bench, erased["claim_id"])
@@ -298,7 +298,7 @@ def test_a_nearly_identical_claim_is_untouched(bench: Bench) -> None:
         erase(bench, kept["claim_id"][:-1], key="erase/2")
 
 
-@pytest.mark.proves("fault-18")
+@pytest.mark.proves("fault-18", "operations-7")
 @pytest.mark.parametrize("wrong", ["src_01J00000000000000000000000", "arev_01J00000000000000000000000", "cone 6"])
 def test_an_id_of_another_type_is_refused(bench: Bench, wrong: str) -> None:
     with pytest.raises(MemoreeError, match="expected art_ or clm_, got") as refused:
@@ -307,7 +307,7 @@ def test_an_id_of_another_type_is_refused(bench: Bench, wrong: str) -> None:
     assert wrong in refused.value.message
 
 
-@pytest.mark.proves("fault-17")
+@pytest.mark.proves("fault-17", "operations-7")
 def test_an_unknown_id_is_refused_before_anything_is_erased(bench: Bench) -> None:
     artifact = bench.put()
     with bench.refused_without_a_trace("NOT_FOUND"):
@@ -323,7 +323,7 @@ def test_a_repeat_erases_nothing_and_takes_no_commit(bench: Bench) -> None:
     assert (again["entities"], again["created"], bench.meta().commit_seq) == ([], False, before)
 
 
-@pytest.mark.proves("fault-15")
+@pytest.mark.proves("fault-15", "operations-11")
 def test_the_log_replays_and_the_sum_holds(bench: Bench) -> None:
     """Given claims in conflict, one of them superseded by another, when one is erased, then its case is resolved, the
     other claim is undisputed again, and the audit log tells all of it."""
@@ -343,7 +343,7 @@ def test_the_log_replays_and_the_sum_holds(bench: Bench) -> None:
     assert bench.read("conflict.list", {"include_stale": True})["conflicts"] == []
 
 
-@pytest.mark.proves("fault-15")
+@pytest.mark.proves("fault-15", "operations-11")
 def test_two_claims_in_conflict_are_erased_together(bench: Bench) -> None:
     first, second, third = (bench.claim(f"It is {word}.") for word in ("red", "blue", "green"))
     for source, target in ((first, second), (third, first)):
@@ -353,7 +353,7 @@ def test_two_claims_in_conflict_are_erased_together(bench: Bench) -> None:
     assert issues(bench) == []
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-9")
 def test_a_late_repeat_of_the_request_does_not_bring_it_back(bench: Bench) -> None:
     secret = marker()
     wanted = {"kind": "log", "title": "Kiln", "content": text(f"it says {secret}")}
@@ -378,7 +378,7 @@ def test_neither_the_digest_nor_the_fingerprint_of_what_was_erased_stays(bench: 
         assert not any(value in (digest, call.fingerprint, digest.hex()) for row in rows for value in row), table
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-8")
 def test_refusals_that_may_quote_it_are_replaced(bench: Bench) -> None:
     source = bench.write("source.register", {"name": "wiki", "kind": "wiki"})
     secret = marker()
@@ -403,7 +403,7 @@ def again(source: Json) -> Json:
     }
 
 
-@pytest.mark.proves("fault-15")
+@pytest.mark.proves("fault-15", "operations-7")
 def test_an_item_keeps_the_artifacts_that_it_did_not_stand_for_then(bench: Bench) -> None:
     """Given an item that was withdrawn and delivered again, when its first artifact is erased, then the second stays
     whole, and so do the answers about it."""
@@ -423,7 +423,7 @@ def test_an_item_keeps_the_artifacts_that_it_did_not_stand_for_then(bench: Bench
     assert issues(bench) == []
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-10")
 def test_what_quotes_an_erased_artifact_stays_and_is_told(bench: Bench) -> None:
     artifact = bench.put("the bytes of it")
     packet = bench.put(f"> the bytes\n\nSource: {citation(artifact, '#0-9')}")
@@ -433,12 +433,13 @@ def test_what_quotes_an_erased_artifact_stays_and_is_told(bench: Bench) -> None:
     assert issues(bench) == []
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-10")
 def test_a_blob_that_another_artifact_cites_is_not_condemned(bench: Bench) -> None:
     body = "shared line of a log\n" * 2000
     first, second = bench.put(body), bench.put(body)
     assert erase(bench, first["artifact_id"])["blobs"] == 0
     assert list(condemned.rows(bench.db)) == []
+    assert bench.read("citation.get", {"citation": citation(second, "#7-14")})["content"] == "line of"
     assert erase(bench, second["artifact_id"], key="erase/2")["blobs"] == 1
     assert [row.digest.hex() for row in condemned.rows(bench.db)] == [second["blob_hash"]]
     with pytest.raises(MemoreeError) as refused:
@@ -446,7 +447,7 @@ def test_a_blob_that_another_artifact_cites_is_not_condemned(bench: Bench) -> No
     assert refused.value.details is not None and refused.value.details["reason"] == "digest_condemned"
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-8")
 def test_a_word_goes_unless_another_text_has_it(bench: Bench) -> None:
     bench.claim("The saggar cracked.")
     artifact = bench.put("celadon saggar", title="Saggar")
@@ -484,7 +485,7 @@ def apply_again(bench: Bench, recorded: Sequence[Erasure]) -> int:
     return count
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-15")
 def test_a_recorded_erasure_is_applied_again_and_only_once(bench: Bench) -> None:
     secret = marker()
     artifact, claim, kept = bench.put(secret), bench.claim(f"It is {secret}."), bench.put("kept")
@@ -506,7 +507,7 @@ def test_a_recorded_erasure_is_applied_again_and_only_once(bench: Bench) -> None
 # --- what verify says ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-11")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -543,7 +544,7 @@ def test_verify_tells_what_an_erasure_left_behind(bench: Bench, damage: str) -> 
     assert [issue for issue in issues(bench) if issue.startswith("erasure ")]
 
 
-@pytest.mark.proves("fault-16")
+@pytest.mark.proves("fault-16", "operations-8")
 def test_a_database_is_rewritten_once_after_an_erasure_and_waits_for_its_readers(bench: Bench, tmp_path: Path) -> None:
     artifact = bench.put()
     assert compaction.is_compact(bench.db)

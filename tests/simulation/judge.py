@@ -107,15 +107,16 @@ class Judge:
     def _stored(self, key: str, before: bytes | None, body: bytes, by: Process) -> None:
         _, tenant, rest = key.split("/", 2) if key.startswith("tenants/") else ("", "", "")
         if rest == "head.json":
-            self._head_moved(self.record(tenant), orjson.loads(body), by)
+            self._head_moved(tenant, orjson.loads(body), by)
         elif rest.startswith("epochs/"):
             assert before is None, f"W4: {key} was written twice"
             head = self.record(tenant).head
             self.record(tenant).kept += head is not None and orjson.loads(body)["parent_batch"] > head["batch"]
 
-    def _head_moved(self, record: Record, head: Json, by: Process) -> None:
+    def _head_moved(self, tenant: str, head: Json, by: Process) -> None:
         """W2 and W4: one writer per epoch, one step per revision, nothing ever falls, and nothing is named that the
         store does not have."""
+        record = self.record(tenant)
         last, record.head = record.head, head
         owner = record.owners.setdefault(head["epoch"], (head["owner"], by))
         assert owner == (head["owner"], by), f"W4: {owner} and {(head['owner'], by)} both moved head in one epoch"
@@ -132,16 +133,12 @@ class Judge:
         assert of_prefix <= head["epoch"], "W4: head names a prefix of the future"
         if last is not None and (last["prefix"], last["batch"]) != (head["prefix"], head["batch"]):
             assert of_prefix == head["epoch"], f"W4: epoch {head['epoch']} covers a batch of epoch {of_prefix}"
-            self._is_there(head, by)
+            self._is_there(tenant, head)
 
-    def _is_there(self, head: Json, by: Process) -> None:
+    def _is_there(self, tenant: str, head: Json) -> None:
         """W1, before it can be broken: head names only what a restore would bring."""
-        ends = file_ends(self._bucket.keys(self._prefix_of(by, head)))
+        ends = file_ends(self._bucket.keys(f"tenants/{tenant}/{head['prefix']}"))
         assert any(end >= head["txid"] for end in ends), f"W1: head names TXID {head['txid']}, the prefix ends {ends}"
-
-    def _prefix_of(self, by: Process, head: Json) -> str:
-        (tenant,) = [name for name, record in self._records.items() if record.head is head]
-        return f"tenants/{tenant}/{head['prefix']}"
 
     # --- the queue's side ---------------------------------------------------------------------------------------
 

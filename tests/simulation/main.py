@@ -21,7 +21,6 @@ from simulation.run import SeedFailed, quiet_collector, run_seed, scratch_root
 
 SEEDS = "1..10000"
 CHUNK_SEEDS = 50
-TRACE_LINES_SHOWN = 40
 OWN_FAULTS = FAULTS / "simulation.toml"
 
 

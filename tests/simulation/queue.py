@@ -45,10 +45,6 @@ class Broker:
         self._sent: dict[str, int] = {}
         self._arrived: list[asyncio.Future[None]] = []
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._messages
-
     def client(self, process: Process) -> QueueClient:
         return QueueClient(self, process)
 

@@ -22,12 +22,8 @@ from simulation.world import ApiHost, Beginning, World, WriterHost, world
 STORMY_SECONDS_MAX = 90.0
 CALM_SECONDS_MAX = 200.0
 """Once nothing goes wrong any more, everything must be decided within that."""
-
-
 EXPECTED_ERROR = "LitestreamGone('it does not start')"
 """The one error that may be logged: everything else must be judged by the program, not stumbled over."""
-
-
 MEMORY_DIRECTORY = Path("/dev/shm")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,7 +25,7 @@ NIGHTLY_SEEDS = range(1, 10_001)
 TRACED_SEEDS = (3, 40)
 """A short one and a long one."""
 
-protocol = pytest.mark.proves("fault-43", "fault-44", "fault-47")
+protocol = pytest.mark.proves("fault-43", "fault-44", "fault-47", "operations-2", "operations-3")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,7 @@ def scratch() -> Iterator[Path]:
 @protocol
 @pytest.mark.fault_class(43)
 @pytest.mark.fault_class(44)
+@pytest.mark.fault_class(45)
 @pytest.mark.fault_class(47)
 @pytest.mark.parametrize("first", SEEDS[::SEEDS_AT_A_TIME])
 def test_every_invariant_holds_after_every_step(first: int, scratch: Path) -> None:
@@ -87,7 +88,7 @@ def a_head_that_vanishes(plan: Plan) -> Plan:
     ],
     ids=lambda focus: focus.__name__,
 )
-def test_every_invariant_holds_among(focus, scratch: Path) -> None:  # type: ignore[no-untyped-def]
+def test_every_invariant_holds_among(focus: Callable[[Plan], Plan], scratch: Path) -> None:
     for seed in FOCUSED_SEEDS:
         run_seed(seed, scratch, focus=focus)
 
@@ -99,6 +100,7 @@ def test_every_invariant_holds_in_ten_thousand_runs(scratch: Path) -> None:
         run_seed(seed, scratch)
 
 
+@pytest.mark.proves("operations-1")
 @pytest.mark.parametrize("seed", TRACED_SEEDS)
 def test_one_seed_gives_one_trace_byte_for_byte(seed: int, scratch: Path) -> None:
     here = run_seed(seed, scratch, keep_trace=True).trace

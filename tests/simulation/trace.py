@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from simulation.loop import Process, SimulatedLoop
 
-LAST_LINES = 60
-
 
 class Trace:
     """Kept only when asked for: a line costs as much as a step of the run."""

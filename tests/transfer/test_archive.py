@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,10 @@ from memoree.embedded import EmbeddedService
 from memoree.erasures import Erasure, record
 from memoree.errors import Code, MemoreeError
 from memoree.jobs.embedded import EmbeddedTenancy
+from memoree.transfer import archive as archive_module
 from memoree.transfer.exporting import Exported, export_tenant
 from memoree.transfer.into_directory import import_directory
+from memoree.writer.adoption import is_alive
 from mixed_mutations import mixed_mutations
 from test_embedded import call, request
 
@@ -67,7 +70,7 @@ def refused(archive: bytes, directory: Path) -> MemoreeError:
     return caught.value
 
 
-@pytest.mark.proves("operations-72")
+@pytest.mark.proves("operations-72", "operations-15")
 def test_an_import_exports_to_the_same_bytes(archive: bytes, tmp_path: Path) -> None:
     imported = import_directory(io.BytesIO(archive), tmp_path / "data")
     service = embedded_service(tmp_path / "data")
@@ -185,3 +188,55 @@ def test_a_damaged_blob_stops_the_export(source: EmbeddedService, tmp_path: Path
     finally:
         service.close_sync()
     assert caught.value.code is Code.INTEGRITY_ERROR
+
+
+NONSENSE = {
+    "no tables": {"tables": None},
+    "a version that is text": {"schema_version": "5"},
+    "a sum that is none": {"integrity": "zz"},
+    "a number that is text": {"commit_seq": "a"},
+    "a number beyond the store's": {"commit_seq": 2**63},
+    "a clock beyond time": {"hlc": 2**63},
+    "fewer than nothing": {"blobs": -1},
+    "another member": {"also": 1},
+}
+
+
+@pytest.mark.proves("operations-73")
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_header_of_nonsense_is_refused(archive: bytes, tmp_path: Path, what: str) -> None:
+    found = members(archive)
+    header = orjson.dumps({**orjson.loads(found["export.json"]), **NONSENSE[what]})
+    assert refused(repacked({**found, "export.json": header}), tmp_path).code is Code.INVALID_REQUEST
+
+
+@pytest.mark.proves("operations-73")
+@pytest.mark.parametrize("row_id", [2**63, -(2**70), "one", None, 1.5, [1]])
+def test_a_row_that_no_table_takes_is_refused(archive: bytes, tmp_path: Path, row_id: object) -> None:
+    found = members(archive)
+    name = "tables/claims/000001.jsonl"
+    first, *others = found[name].splitlines()
+    wrong = json.dumps({**orjson.loads(first), "row_id": row_id}).encode()
+    assert refused(repacked({**found, name: b"\n".join([wrong, *others])}), tmp_path).code is Code.INVALID_REQUEST
+
+
+@pytest.mark.proves("operations-73")
+def test_a_line_without_end_is_not_held_in_memory(
+    archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_module, "LINE_BYTES_MAX", 100_000)
+    found = members(archive)
+    name = "tables/claims/000001.jsonl"
+    refusal = refused(repacked({**found, name: b"{" + b" " * 200_000 + b"}"}), tmp_path)
+    assert refusal.code is Code.INVALID_REQUEST and "more than 100000 bytes" in refusal.message
+
+
+@pytest.mark.proves("operations-73")
+def test_an_imported_store_is_no_empty_one(archive: bytes, tmp_path: Path) -> None:
+    import_directory(io.BytesIO(archive), tmp_path / "data")
+    service = embedded_service(tmp_path / "data")
+    try:
+        _, counters = service.snapshot(lambda db: None)
+    finally:
+        service.close_sync()
+    assert is_alive(counters), "a restore would take its place unasked"

@@ -70,3 +70,23 @@ def test_an_import_over_commits_is_refused_and_changes_nothing(site: Site, tmp_p
             Checker(site, tmp_path).check(clients.acknowledged)
 
     asyncio.run(run())
+
+
+@pytest.mark.proves("operations-73")
+@pytest.mark.parametrize("damage", ["cut short", "another text"])
+def test_an_import_that_fails_leaves_no_object_behind(site: Site, damage: str) -> None:
+    failed = f"{site.tenant}-failed"
+
+    async def run() -> None:
+        async with site.clients() as clients, job_site(site.settings) as jobs:
+            with site.writer():
+                await clients.write_cited("cited")
+                archive = await exported(jobs, site.tenant)
+            changed = archive.replace(b"statement cited of", b"statement cited oF")
+            broken = archive[:-4096] if damage == "cut short" else changed
+            assert broken != archive
+            with pytest.raises(MemoreeError):
+                await import_tenant(jobs, failed, io.BytesIO(broken))
+            assert [info.key async for info in jobs.store.list(f"tenants/{failed}/")] == []
+
+    asyncio.run(run())

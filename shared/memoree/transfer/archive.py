@@ -17,11 +17,13 @@ import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import BinaryIO, NamedTuple
+from typing import Annotated, BinaryIO, NamedTuple
 
 import orjson
+from pydantic import Field, ValidationError
 
+from memoree import limits
+from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, invalid, shown
 
 FORMAT = 1
@@ -29,28 +31,32 @@ HEADER_NAME = "export.json"
 HEADER_BYTES_MAX = 1024 * 1024
 PART_BYTES_TARGET = 4 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
+LINE_BYTES_MAX = 4 * limits.FRAME_BYTES_MAX
+"""Of one row: more than any request can have made one."""
 
 _TABLE_PART = re.compile(r"tables/([a-z_]{1,64})/\d{6}\.jsonl")
 _BLOB = re.compile(r"blobs/([0-9a-f]{64})")
 _ERASURE = re.compile(r"erasures/[A-Za-z0-9_.-]{1,128}\.json")
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+Count = Annotated[int, Field(ge=0, le=limits.COUNTER_MAX)]
+
+
+class Header(WireModel):
     """`tables` maps names to numbers of rows; `integrity` is the store's sum in hex."""
 
-    schema_version: int
-    commit_seq: int
-    hlc: int
-    integrity: str
-    tables: Mapping[str, int]
-    erasures: int
-    blobs: int
-    blob_bytes: int
+    schema_version: Count
+    commit_seq: Count
+    hlc: Annotated[int, Field(ge=0, le=limits.HLC_MAX)]
+    integrity: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    tables: dict[str, Count]
+    erasures: Count
+    blobs: Count
+    blob_bytes: Count
     format: int = FORMAT
 
     def to_bytes(self) -> bytes:
-        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+        return orjson.dumps(self.model_dump(), option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
     @classmethod
     def from_bytes(cls, body: bytes) -> Header:
@@ -59,8 +65,8 @@ class Header:
             document = orjson.loads(body)
             if document["format"] != FORMAT:
                 invalid(f"the export has format {shown(document['format'])}, this program reads {FORMAT}; upgrade it")
-            return cls(**document)
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            return cls.model_validate(document)
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValidationError) as error:
             raise _no_export(f"{HEADER_NAME} cannot be read: {error}") from error
 
 
@@ -142,17 +148,23 @@ class ArchiveReader:
         if match := _BLOB.fullmatch(found.name):
             return BlobMember(match[1], found.size, self._pieces(found))
         if _ERASURE.fullmatch(found.name):
+            if found.size > limits.ERASURE_RECORD_BYTES_MAX:
+                raise _no_export(f"{shown(found.name)} has {found.size} bytes")
             return ErasureMember(b"".join(self._pieces(found)))
         raise _no_export(f"{shown(found.name)} is no part of one")
 
     def _rows(self, found: tarfile.TarInfo) -> Iterator[Mapping[str, object]]:
-        rest = b""
+        rest = bytearray()
         for piece in self._pieces(found):
-            *lines, rest = (rest + piece).split(b"\n")
+            first, *lines = piece.split(b"\n")
+            rest += first
+            if len(rest) > LINE_BYTES_MAX:
+                raise _no_export(f"a line of {found.name} has more than {LINE_BYTES_MAX} bytes")
             for line in lines:
-                yield _row(found.name, line)
+                yield _row(found.name, bytes(rest))
+                rest = bytearray(line)
         if rest:
-            yield _row(found.name, rest)
+            yield _row(found.name, bytes(rest))
 
     def _pieces(self, found: tarfile.TarInfo) -> Iterator[bytes]:
         left = found.size

@@ -90,7 +90,7 @@ def _check_complete(db: apsw.Connection, header: Header, rows: Counter[str], blo
 
 def _set_counters(db: apsw.Connection, header: Header) -> None:
     counters = meta.read(db)
-    counters.commit_seq, counters.hlc = header.commit_seq, header.hlc
+    counters.batch, counters.commit_seq, counters.hlc = 1, header.commit_seq, header.hlc
     counters.integrity = bytes.fromhex(header.integrity)
     meta.write(db, counters)
     db.execute("UPDATE meta SET covered_batch = 0, covered_at = ?", (clock.stored(clock.utc_now()),))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,12 @@ import apsw
 
 from memoree.data_directory import DATABASE_NAME
 from memoree.database import meta
-from memoree.errors import Code, MemoreeError, invalid
+from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.jobs.replicated import JobSite
-from memoree.objects import ObjectStore
+from memoree.objects import ObjectStore, ObjectStoreError
 from memoree.objects.blobs import check_tenant
 from memoree.objects.remote_audit import RemoteAudit
+from memoree.objects.removal import remove_all
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile
 from memoree.transfer.importing import Imported, check, read_archive
@@ -37,7 +39,8 @@ async def import_tenant(site: JobSite, tenant: str, file: BinaryIO) -> Imported:
     loop = asyncio.get_running_loop()
     scratch = site.scratch.new_subdirectory("import")
     database = scratch / DATABASE_NAME
-    put = partial(_put_remote, site.store, loop)
+    stored: list[str] = []
+    put = partial(_put_remote, site.store, loop, stored)
     try:
         imported = await asyncio.to_thread(read_archive, file, database, tenant, put)
         await asyncio.to_thread(check, database, RemoteAudit(site.store, tenant, loop))
@@ -46,25 +49,44 @@ async def import_tenant(site: JobSite, tenant: str, file: BinaryIO) -> Imported:
             await reign.settle()
         finally:
             await reign.abandon()
+    except BaseException:
+        await asyncio.shield(_take_back(site.store, tenant, stored))
+        raise
     finally:
         await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
     return imported
 
 
 async def _check_empty(store: ObjectStore, tenant: str) -> None:
-    reading = await HeadFile(store, layout.tenant_prefix(tenant)).read()
-    if reading is not None and reading.head.commit_seq:
-        invalid(f"tenant {tenant} holds {reading.head.commit_seq} commits; an import makes a new one")
+    """Not even an object of an import that broke off may be there: what it recorded of erasures is another's."""
+    async for info in store.list(layout.tenant_prefix(tenant)):
+        invalid(
+            f"tenant {tenant} has objects already, {shown(info.key)} among them; an import makes a new one, and "
+            "`memoree tenant delete` removes what one left that broke off"
+        )
+
+
+async def _take_back(store: ObjectStore, tenant: str, keys: Sequence[str]) -> None:
+    """What a failed import stored belongs to nobody, unless the tenant was born meanwhile."""
+    with suppress(ObjectStoreError, MemoreeError):
+        if await HeadFile(store, layout.tenant_prefix(tenant)).read() is None:
+            await remove_all(store, keys)
 
 
 def _put_remote(
-    store: ObjectStore, loop: asyncio.AbstractEventLoop, key: str, size: int, pieces: Iterator[bytes]
+    store: ObjectStore,
+    loop: asyncio.AbstractEventLoop,
+    stored: list[str],
+    key: str,
+    size: int,
+    pieces: Iterator[bytes],
 ) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             yield piece
 
     async def put() -> None:
+        stored.append(key)
         await store.put_stream(key, chunks(), size=size)
 
     asyncio.run_coroutine_threadsafe(put(), loop).result(PUT_SECONDS_MAX)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,7 +53,7 @@ class Table:
             for row in rows:
                 db.execute(self._insert, self._from_wire(row))
                 count += 1
-        except (apsw.ConstraintError, apsw.MismatchError, binascii.Error, TypeError, KeyError) as error:
+        except (apsw.ConstraintError, apsw.MismatchError, OverflowError, ValueError, TypeError, KeyError) as error:
             raise MemoreeError(
                 Code.INVALID_REQUEST, f"row {count + 1} of {self.name} in the export cannot be stored: {error!r}"
             ) from error

@@ -50,7 +50,7 @@ def condemned_now(db: apsw.Connection) -> list[Condemned]:
 
 def is_alive(present: Present) -> bool:
     """Whether anything was ever decided, which a restore would undo."""
-    return present.batch > 0
+    return present.batch > 0 or present.commit_seq > 0
 
 
 @dataclass(frozen=True, slots=True)
