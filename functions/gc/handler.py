@@ -11,4 +11,4 @@ async def gc(site: JobSite, tenant: str, event: JobEvent) -> Finding:
     return Finding.of(await scheduled.collect(site, tenant))
 
 
-handler = JobFunction("gc", gc)
+handler = JobFunction("gc", gc, unborn=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import apsw
 
@@ -109,6 +109,13 @@ class _Upkeep:
         layout = StoreLayout(LOCAL_TENANT, DATABASE_NAME, OBJECTS_NAME, LOCK_NAME, BORN)
         made = back_up(self._data_dir, layout, Path(destination), commit_seq_min=commit_seq_min)
         return MadeBackup(destination, str(made.database), str(made.blobs), made.commit_seq, made.copied_blobs)
+
+
+class AtWork(NamedTuple):
+    """How many restores and writes of large objects are under way in a data directory, each with a file of its own."""
+
+    restores: int
+    writes: int
 
 
 @dataclass(slots=True)
@@ -269,18 +276,27 @@ class EmbeddedService:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
 
-    def scrub(self) -> None:
-        """Finish an erasure: what the database file keeps between its rows goes, and so do its log and the copies that
-        were made of it before its schema changed. Raises `TRANSPORT_ERROR` while a reader holds on to an earlier state;
-        the next time finishes it."""
+    def remove_abandoned(self) -> AtWork:
+        """Remove what killed processes left in the data directory: a restore its copy of the database, a write its
+        file. Returns what is under way and was left alone."""
+        from memoree.backup.staging import remove_abandoned
+
+        return AtWork(restores=remove_abandoned(self.data_dir), writes=self._store.remove_abandoned_sync())
+
+    def scrub(self) -> AtWork:
+        """Finish an erasure: what the database file keeps between its rows goes, and so do its log, the copies that
+        were made of it before its schema changed, and what `remove_abandoned` removes; returns as that. Raises
+        `TRANSPORT_ERROR` while a reader holds on to an earlier state; the next time finishes it."""
         from memoree.backup.before_migration import remove_copies
 
+        at_work = self.remove_abandoned()
         with self._writing, self._exclusive():
             remove_copies(self._path)
             try:
                 compaction.compact(self._db)
             except apsw.BusyError as error:
                 raise _busy() from error
+        return at_work
 
     def replace_database(self, prepared: Callable[[apsw.Connection], apsw.Connection]) -> None:
         """Let another database take the place of this one, all at once, for every process: what `prepared` returns,

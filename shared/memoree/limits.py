@@ -237,8 +237,14 @@ BACKUP_USE_SECONDS_MAX = 24 * 3600
 """For this long a backup that is being read cannot be pruned."""
 POINT_IN_TIME_SECONDS = 72 * 3600
 """How far back a tenant can be restored to a point in time, unless the deployment says otherwise."""
+RESTORE_DIRECTORY_SECONDS_MAX = 12 * 3600.0
+"""Of a data directory; one that takes longer is given up, and what it copied goes with the next collection."""
 ERASURE_RECORD_BYTES_MAX = 16 * MIB
 """Ids and digests of one erasure, a hundred artifacts of many revisions among them."""
+ERASURE_RECORD_BLOBS_MAX = 200_000
+"""Digests of one erasure that its entry names; what others are left goes with the collection of garbage."""
+DIRECTORY_COLLECTED_EVERY_SECONDS = 24 * 3600.0
+"""How often whoever has a data directory is asked to run `memoree gc`."""
 COLLECT_BLOBS_MAX = 1000
 """Blobs that are condemned, and then deleted, at a time."""
 COLLECT_GRACE_SECONDS_MIN = 2 * COMMAND_AGE_SECONDS_MAX
@@ -313,7 +319,6 @@ INGEST_QUEUE_DEPTH_MAX = 20_000
 """Messages waiting from which on publishers wait until there are fewer."""
 INGEST_AGE_SECONDS_MAX = 60.0
 """Of the oldest waiting message; an older one says that no worker keeps up, or that none runs."""
-INGEST_DEAD_LETTERS_LISTED_MAX = 1000
 SOURCES_REMEMBERED_MAX = 4096
 
 # --- functions (docs/deploy-aws.md) -----------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from memoree import limits
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class StackSettings(BaseSettings):
@@ -43,21 +46,21 @@ class StackSettings(BaseSettings):
     uploads_through_service: bool = False
     """For clients that cannot reach the object store: they send large content to the api."""
 
-    staleness_seconds_max: float = limits.STALENESS_SECONDS_MAX
-    lease_ttl_seconds: float = limits.LEASE_TTL_SECONDS
-    lease_renew_seconds: float = limits.LEASE_RENEW_SECONDS
-    settle_after_idle_seconds: float = limits.SETTLE_AFTER_IDLE_SECONDS
-    visibility_seconds: float = limits.VISIBILITY_SECONDS
-    ingest_visibility_seconds: float = limits.INGEST_VISIBILITY_SECONDS
+    staleness_seconds_max: Seconds = limits.STALENESS_SECONDS_MAX
+    lease_ttl_seconds: Seconds = limits.LEASE_TTL_SECONDS
+    lease_renew_seconds: Seconds = limits.LEASE_RENEW_SECONDS
+    settle_after_idle_seconds: Seconds = limits.SETTLE_AFTER_IDLE_SECONDS
+    visibility_seconds: Seconds = limits.VISIBILITY_SECONDS
+    ingest_visibility_seconds: Seconds = limits.INGEST_VISIBILITY_SECONDS
     """How soon what a dead worker of the ingest queue had in hand is delivered again."""
     tenants_held_max: int = Field(default=limits.TENANTS_HELD_MAX, ge=1, le=limits.TENANTS_HELD_MAX)
     """Leases a writer holds at once; each costs a Litestream child of about 40 MB."""
-    sync_timeout_seconds: int = limits.SYNC_TIMEOUT_SECONDS
-    l0_retention_seconds: float = 3600.0
-    l0_retention_check_seconds: float = 15.0
-    level_seconds: tuple[float, ...] = (30.0, 300.0, 3600.0)
-    snapshot_interval_seconds: float = 24 * 3600.0
-    snapshot_retention_seconds: float = 72 * 3600.0
+    sync_timeout_seconds: int = Field(default=limits.SYNC_TIMEOUT_SECONDS, ge=1)
+    l0_retention_seconds: Seconds = 3600.0
+    l0_retention_check_seconds: Seconds = 15.0
+    level_seconds: tuple[Seconds, ...] = (30.0, 300.0, 3600.0)
+    snapshot_interval_seconds: Seconds = 24 * 3600.0
+    snapshot_retention_seconds: Seconds = 72 * 3600.0
 
     backup_bucket: str | None = None
     """A second bucket, in another place: every backup is copied there with its blobs. Of this deployment alone."""
@@ -70,12 +73,24 @@ class StackSettings(BaseSettings):
     """Days and weeks that had no backup do not count."""
     backups_keep_weekly: int = Field(default=8, ge=0)
 
-    point_in_time_seconds: float = Field(default=limits.POINT_IN_TIME_SECONDS, ge=0)
+    point_in_time_seconds: float = Field(default=limits.POINT_IN_TIME_SECONDS, ge=0, allow_inf_nan=False)
     """How far back a tenant can be restored: change files, prefixes and blobs are kept for it. Snapshots must be
     retained as long (`snapshot_retention_seconds`)."""
-    gc_grace_seconds: float = Field(default=limits.COLLECT_GRACE_SECONDS_MIN, ge=limits.COLLECT_GRACE_SECONDS_MIN)
+    gc_grace_seconds: float = Field(
+        default=limits.COLLECT_GRACE_SECONDS_MIN, ge=limits.COLLECT_GRACE_SECONDS_MIN, allow_inf_nan=False
+    )
     """How old a blob must be that nothing holds."""
-    backup_every_seconds: float = Field(default=24 * 3600.0, ge=0)
+    backup_every_seconds: float = Field(default=24 * 3600.0, ge=0, allow_inf_nan=False)
     """Of each tenant, as the next two; 0: not by a schedule."""
-    verify_every_seconds: float = Field(default=24 * 3600.0, ge=0)
-    gc_every_seconds: float = Field(default=24 * 3600.0, ge=0)
+    verify_every_seconds: float = Field(default=24 * 3600.0, ge=0, allow_inf_nan=False)
+    gc_every_seconds: float = Field(default=24 * 3600.0, ge=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.lease_renew_seconds >= self.lease_ttl_seconds:
+            raise ValueError("lease_renew_seconds must be less than lease_ttl_seconds")
+        if self.ingest_queue_url == self.queue_url:
+            raise ValueError("ingest_queue_url must be another queue than queue_url")
+        if self.snapshot_retention_seconds < self.point_in_time_seconds:
+            raise ValueError("snapshot_retention_seconds must be at least point_in_time_seconds")
+        return self

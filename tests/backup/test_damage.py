@@ -182,12 +182,13 @@ def test_an_id_that_no_backup_has_is_not_found(filled: Workshop, backup_id: str)
 
 
 @pytest.mark.proves("machine-213")
-def test_a_blob_that_was_erased_since_is_not_missed_and_one_stored_anew_is(filled: Workshop) -> None:
+def test_a_blob_is_not_missed_once_all_that_cites_it_is_erased(filled: Workshop) -> None:
     made = filled.back_up()
     (key,) = filled.blob_keys()
-    for commit_seq, missed in ((made.commit_seq, True), (made.commit_seq + 1, False)):
+    cited_by = filled.blob_artifacts()
+    for commit_seq, entities, missed in ((1, ("art_1",), True), (made.commit_seq + 1, cited_by, False)):
         digest = key.rpartition("/")[2]
-        erasure = Erasure(f"era_{commit_seq}", made.created_at, commit_seq, ("art_1",), (digest,))
+        erasure = Erasure(f"era_{commit_seq}", made.created_at, commit_seq, entities, (digest,))
         asyncio.run(erasures.record(filled.store, filled.tenant, erasure))
         filled.path(key).unlink(missing_ok=True)
         assert named(filled.verify(made.backup_id)) == ({key} if missed else set())

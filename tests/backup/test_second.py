@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class Second(FilesystemStore):
         super().__init__(root)
         self.written: list[str] = []
         self.lost_at = ""
+        self.before_write: Callable[[str], None] = lambda _: None
 
     async def put(self, key: str, body: bytes, **how: Any) -> str:
         self._write(key)
@@ -45,11 +47,16 @@ class Second(FilesystemStore):
     def _write(self, key: str) -> None:
         if self.lost_at and key.endswith(self.lost_at):
             raise StoreUnavailable("no answer")
+        self.before_write(key)
         self.written.append(key)
 
     @property
     def blobs(self) -> list[str]:
         return [key.rpartition("/")[2] for key in self.keys_sync(blob_prefix("local"))]
+
+    def delete_tenant(self) -> None:
+        for key in list(self.keys_sync(layout.tenant_prefix("local"))):
+            self.delete_sync(key)
 
 
 @pytest.fixture
@@ -135,7 +142,7 @@ def test_what_is_damaged_is_not_copied_and_named_while_others_are(filled: Worksh
 
 def test_erasures_are_copied_and_what_they_name_is_not(filled: Workshop, second: Second) -> None:
     made = filled.back_up()
-    erasure = Erasure("era_1", made.created_at, made.commit_seq + 1, ("art_1",), (digest(LONG_TEXT),))
+    erasure = Erasure("era_1", made.created_at, made.commit_seq + 1, filled.blob_artifacts(), (digest(LONG_TEXT),))
     asyncio.run(erasures.record(filled.store, "local", erasure))
     filled.path(blob_key("local", digest(LONG_TEXT))).unlink()
     assert copied(filled, second).backups == [made.backup_id]
@@ -161,7 +168,7 @@ def test_what_was_erased_goes_from_the_second_bucket_at_once_unless_it_was_store
 ) -> None:
     one = filled.back_up()
     copied(filled, second)
-    erasure = Erasure("era_1", one.created_at, one.commit_seq + 1, ("art_1",), (digest(LONG_TEXT),))
+    erasure = Erasure("era_1", one.created_at, one.commit_seq + 1, filled.blob_artifacts(), (digest(LONG_TEXT),))
     asyncio.run(erasures.record(second, "local", erasure))
     fresh = datetime.now(UTC) - timedelta(days=1)
     assert asyncio.run(sweep(second, "local", filled.scratch, fresh)).removed == 1
@@ -172,6 +179,41 @@ def test_what_was_erased_goes_from_the_second_bucket_at_once_unless_it_was_store
     copied(filled, second)
     assert swept(filled, second).removed == 0
     assert second.blobs == [digest(LONG_TEXT)] and verified(filled, second, again.backup_id).ok
+
+
+@pytest.mark.proves("operations-15")
+def test_a_blob_that_something_else_cites_is_copied_and_kept_however_often_it_was_erased(
+    filled: Workshop, second: Second
+) -> None:
+    """Of another past, an erased artifact and a kept one may have one blob; that of this backup has both."""
+    erased = filled.blob_artifacts()
+    filled.put(LONG_TEXT)
+    made = filled.back_up()
+    erasure = Erasure("era_1", made.created_at, made.commit_seq + 1, erased, (digest(LONG_TEXT),))
+    asyncio.run(erasures.record(filled.store, "local", erasure))
+    copied(filled, second)
+    assert swept(filled, second).removed == 0
+    assert second.blobs == [digest(LONG_TEXT)]
+    assert verified(filled, second, made.backup_id).ok
+    filled.path(blob_key("local", digest(LONG_TEXT))).unlink()
+    (fault,) = filled.verify(made.backup_id).faults
+    assert fault.object == blob_key("local", digest(LONG_TEXT))
+
+
+@pytest.mark.proves("operations-16")
+def test_a_tenant_that_is_deleted_while_its_backup_is_copied_leaves_nothing_in_the_second_bucket(
+    filled: Workshop, second: Second
+) -> None:
+    made = filled.back_up()
+    blob = digest(LONG_TEXT)
+
+    def delete(key: str) -> None:
+        if key.endswith(blob):
+            second.delete_tenant()
+
+    second.before_write = delete
+    assert "given up" in copied(filled, second).failures[made.backup_id]
+    assert list(second.keys_sync(layout.tenant_prefix("local"))) == []
 
 
 def test_nothing_is_swept_while_a_backup_is_being_copied(filled: Workshop, second: Second) -> None:

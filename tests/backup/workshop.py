@@ -54,6 +54,14 @@ class Workshop:
         content = {"type": "text", "data": text}
         return self.bench.write("artifact.put", {"kind": "note", "title": "t", "content": content})
 
+    def blob_artifacts(self) -> tuple[str, ...]:
+        """The ids of those that have a blob."""
+        rows = self.bench.db.execute(
+            "SELECT DISTINCT a.artifact_id FROM artifacts a JOIN artifact_revisions r ON r.artifact_row = a.row_id "
+            "WHERE r.body IS NULL ORDER BY a.row_id"
+        )
+        return tuple(str(artifact_id) for (artifact_id,) in rows)
+
     async def snapshot(self, work: Callable[[apsw.Connection], R]) -> tuple[R, Meta]:
         def look() -> tuple[R, Meta]:
             with closing(open_reader(self.database, immutable=False)) as db:

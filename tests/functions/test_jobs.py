@@ -23,7 +23,7 @@ TENANTS = ("acme", "bolt", "cord")
 class Tenants:
     """All that `JobFunction` itself asks of a deployment."""
 
-    async def tenants(self) -> AsyncIterator[str]:
+    async def tenants_with_history(self) -> AsyncIterator[str]:
         for tenant in TENANTS:
             yield tenant
 

@@ -32,7 +32,6 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- once -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.proves("operations-47")
 @pytest.mark.fault_class(8)
 def test_a_message_that_comes_a_thousand_times_is_one_revision(with_bench: WithBench) -> None:
     async def scenario(bench: Bench) -> None:

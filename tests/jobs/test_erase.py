@@ -9,7 +9,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,16 @@ from faults.site import Site
 from memoree import clock, limits
 from memoree.assembly import embedded_service, job_site
 from memoree.backup.retention import Retention, prune
+from memoree.backup.staging import claim_staging
 from memoree.database.compaction import is_compact
 from memoree.database.connection import open_reader
+from memoree.embedded import EmbeddedService
 from memoree.erasures import recorded
 from memoree.errors import Code, MemoreeError
 from memoree.jobs import backup_site, erase, prefixes
 from memoree.jobs.embedded import EmbeddedTenancy
-from memoree.jobs.replicated import JobSite
+from memoree.jobs.replicated import JobSite, ReplicatedTenancy
+from memoree.jobs.restore import Options, restore_found
 from memoree.jobs.tenant_deletion import delete_tenant
 from memoree.objects.audit import DirectoryAudit
 from memoree.objects.s3 import S3Store
@@ -42,6 +45,7 @@ COMMAND = Path(sys.executable).with_name("memoree")
 LETTERS = "bcdfghjklmnpqrstvwxz"
 PIECE = 8
 """So many bytes of a marker are nowhere by chance."""
+REPLACE = Options(replace=True)
 STORES = {
     "database",
     "full_text_index",
@@ -240,6 +244,66 @@ def test_an_erasure_waits_for_who_reads_an_earlier_state_and_is_finished_later(d
 
 
 @pytest.mark.proves("fault-16", "operations-13")
+def test_what_killed_processes_left_goes_and_what_living_ones_make_is_told(directory: Directory) -> None:
+    """Given a half-written object and half a restore of killed processes, and then the same of living ones."""
+    secret = marker()
+    first, *others = directory.filled(secret)
+    left = [directory.path / ".memoree-backup-01M8PH26EJXJ6FX1M8AXJ6N993", directory.path / "objects/.store/temporary"]
+    left[0].mkdir()
+    (left[0] / "memoree.sqlite3").write_text(secret)
+    (left[1] / "half").write_text(secret)
+    service = embedded_service(directory.path)
+    try:
+        receipt = asyncio.run(erase.erase_in_directory(EmbeddedTenancy(service), [first], "asked for"))
+        assert receipt["stores"] == dict.fromkeys(STORES, "erased")
+        assert not left[0].exists() and list(left[1].iterdir()) == []
+
+        staging, lock = claim_staging(directory.path)
+        asyncio.run(receipts_while_writing(service, others))
+        os.close(lock)
+        assert staging.exists()
+    finally:
+        service.close_sync()
+    assert directory.run("gc").returncode == 0
+    assert not staging.exists()
+
+
+async def receipts_while_writing(service: EmbeddedService, ids: list[str]) -> None:
+    """An erasure while a restore and an upload are under way, neither of which is disturbed."""
+    receipts = []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"one, "
+        receipts.append(await erase.erase_in_directory(EmbeddedTenancy(service), ids, "asked for"))
+        yield b"two"
+
+    await service.store.put_stream("tenants/local/elsewhere", pieces(), size=8)
+    stores = receipts[0]["stores"]
+    retained = {name for name, line in stores.items() if line != "erased"}
+    assert retained == {*erase.IN_THE_COMMIT, "blobs"}
+    assert clock.utc_now() < until(stores["database"]) < until(stores["blobs"])
+    stored = service.store.get_sync("tenants/local/elsewhere")
+    assert stored is not None and stored.body == b"one, two"
+
+
+@pytest.mark.proves("fault-16", "operations-12")
+def test_a_damaged_entry_is_named_and_written_anew_by_the_next_erasure(directory: Directory) -> None:
+    first, second, *_ = directory.filled(marker())
+    directory.run("erase", first, "--reason", "a")
+    [key] = (entry := directory.path / "objects/tenants/local/erasures").iterdir()
+    sound = key.read_bytes()
+    key.write_bytes(sound[:-2])
+    with pytest.raises(MemoreeError, match=key.name) as refused:
+        entries(directory)
+    assert refused.value.code is Code.INTEGRITY_ERROR
+    assert directory.run("erase", second, "--reason", "b").returncode == 0
+    assert key.read_bytes() == sound
+    key.rename(entry / "ers_01M8PH26EJXJ6FX1M8AXJ6N993.json")
+    with pytest.raises(MemoreeError, match="ers_01M8PH26EJXJ6FX1M8AXJ6N993[.]json: it is of"):
+        entries(directory)
+
+
+@pytest.mark.proves("fault-16", "operations-13")
 def test_a_queue_that_is_being_read_is_not_said_to_be_rewritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +392,38 @@ def until(line: str) -> Any:
     name, instant = line.split(" ")
     assert name == "retained_until"
     return clock.from_stored(clock.parse_timestamp(instant))
+
+
+@pytest.mark.proves("fault-16", "operations-12", "operations-15")
+def test_a_restore_between_the_commit_and_its_record_does_not_undo_an_erasure(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a restore that claims the tenant and looks for erasures when the commit is there and its record is not."""
+
+    async def scenario() -> None:
+        with site.writer():
+            async with site.clients() as clients, job_site(site.settings) as jobs:
+                written = await clients.write("secret")
+                made = await backup_site.back_up(jobs, site.tenant)
+                undone: list[int] = []
+
+                async def restore_first(tenancy: ReplicatedTenancy, result: Json, **how: bool) -> None:
+                    if not undone:
+                        done = await restore_found(jobs, site.tenant, made["backup_id"], "first", site.tenant, REPLACE)
+                        undone.append(done.erased_again)
+                    await record_all(tenancy, result, **how)
+
+                record_all = erase._record_all
+                monkeypatch.setattr(erase, "_record_all", restore_first)
+                receipt = await erase.erase_in_deployment(jobs, site.tenant, [written.claim_id], "asked for")
+                assert (undone, receipt["entities"]) == ([0], [written.claim_id])
+                found = await clients.call("claim.get", {"claim_id": written.claim_id}, strong=True)
+                assert found.envelope["error"]["details"] == {"kind": "erased"}
+                on_record = await recorded(jobs.store, site.tenant)
+                assert [each.entities for each in on_record] == [(written.claim_id,)] * 2
+                assert on_record[-1].erasure_id == receipt["erasure_id"]
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.proves("fault-16", "operations-14")

@@ -12,7 +12,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from memoree import limits
 from memoree.assembly import embedded_facts
 from memoree.clock import stored, utc_now
 from memoree.data_directory import LOCK_NAME
@@ -94,14 +93,29 @@ def test_rows_are_looked_at_and_files_removed_while_no_writer_can_write(
     assert is_free(directory.path / LOCK_NAME)
 
 
-def test_an_erased_blob_goes_at_once_and_is_released_two_hours_later(directory: Directory) -> None:
-    blob = directory.orphan("secret")
+def test_an_erased_blob_goes_at_once_and_may_be_stored_again_at_once(directory: Directory) -> None:
+    """Files are removed under the writer's lock: no DELETE can still be on its way, as it can in a bucket."""
+    blob = directory.orphan(TEXT)
     erase(directory, blob)
-    assert directory.collect().condemned == 1
-    assert blob not in directory.blobs()
-    directory.now += timedelta(seconds=limits.COLLECT_RELEASE_SECONDS_MIN)
     report = directory.collect()
-    assert (report.released, report.condemned) == (1, 0)
+    assert (report.deletes.removed, report.released, report.condemned) == (1, 1, 0)
+    assert directory.blobs() == set()
+    assert directory.cite(TEXT) == blob
+    directory.collect()
+    assert directory.blobs() == {blob}
+
+
+def test_an_erased_blob_whose_file_cannot_be_removed_stays_condemned(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erase(directory, directory.orphan("stubborn"))
+
+    def refuse(self: FilesystemStore, key: str) -> None:
+        raise ObjectStoreError(f"{key} is on a disk that is read-only")
+
+    monkeypatch.setattr(FilesystemStore, "delete_sync", refuse)
+    report = directory.collect()
+    assert (report.deletes.failed, report.released, report.condemned) == (1, 0, 1)
 
 
 @pytest.mark.proves("operations-41")

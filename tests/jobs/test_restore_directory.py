@@ -7,11 +7,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from memoree import erasures
+from memoree import erasures, limits
 from memoree.assembly import embedded_service
 from memoree.clock import stored
 from memoree.data_directory import DATABASE_NAME, OBJECTS_NAME
@@ -21,10 +22,14 @@ from memoree.embedded import LOCAL_TENANT, EmbeddedService
 from memoree.erasures import Erasure
 from memoree.errors import Code, MemoreeError
 from memoree.jobs.embedded import EmbeddedTenancy
+from memoree.jobs.erase import erase_in_directory
 from memoree.jobs.restore import Options, Restored
 from memoree.jobs.restore_directory import restore_directory
 from memoree.objects.blobs import blob_prefix
+from memoree.replication.layout import erasures_prefix
 from test_embedded import call, put, write
+
+from .kiln import elsewhere
 
 REPLACE = Options(replace=True)
 STORES = sorted(path for path in (Path(__file__).parents[1] / "fixtures").iterdir() if path.is_dir())
@@ -195,6 +200,95 @@ def test_what_was_erased_since_the_backup_is_erased_again(store: Store, tmp_path
         assert path.is_dir() or b"Xanthippe" not in path.read_bytes(), path
     store.service = embedded_service(store.directory)
     assert store.verified() == []
+
+
+def erase(store: Store, entity_id: str) -> dict[str, Any]:
+    return asyncio.run(erase_in_directory(EmbeddedTenancy(store.service), [entity_id], "asked for"))
+
+
+@pytest.mark.proves("operations-15")
+def test_what_is_erased_during_a_restore_stays_erased(store: Store, tmp_path: Path) -> None:
+    """Given a restore that has brought everything, when another process erases some of it and then the database is
+    replaced, then neither the text nor the blob is there; and the receipt did not say that nothing was."""
+    said = write(store.service, "Xanthippe said so")["result"]["claim_id"]
+    long = put(store.service, LARGE)["result"]["artifact_id"]
+    backup = store.backed_up(tmp_path / "backup")
+    receipts = []
+
+    def meanwhile(step: str) -> None:
+        if step == "replacing the database":
+            elsewhere(lambda: receipts.extend(erase(store, each) for each in (said, long)))
+
+    restored = store.restored(backup, Options(replace=True, progress=meanwhile))
+    assert restored.erased_again == 2
+    assert store.statements() == {""}
+    assert list(store.service.store.keys_sync(blob_prefix(LOCAL_TENANT))) == []
+    assert store.verified() == []
+    assert all(receipt["stores"]["database"].startswith("retained_until ") for receipt in receipts)
+    assert all(receipt["stores"]["blobs"].startswith("retained_until ") for receipt in receipts)
+    assert erase(store, said)["stores"]["database"] == "erased"
+
+
+@pytest.mark.proves("operations-15")
+def test_an_erasure_whose_process_was_killed_before_it_was_recorded_is_not_undone(store: Store, tmp_path: Path) -> None:
+    secret = write(store.service, "secret")["result"]["claim_id"]
+    backup = store.backed_up(tmp_path / "backup")
+    order = {"entities": [secret], "reason": "asked for"}
+    asyncio.run(EmbeddedTenancy(store.service).submit("store.erase", order, key="the order"))
+    assert store.restored(backup).erased_again == 1
+    assert store.statements() == {""}
+
+
+@pytest.mark.proves("operations-15")
+def test_a_backup_carries_the_record_of_erasures_to_wherever_it_is_restored_or_used(
+    store: Store, tmp_path: Path
+) -> None:
+    """Given a store that was restored to before what it had erased was written, so that no row tells of that."""
+    empty = store.backed_up(tmp_path / "empty")
+    secret = write(store.service, "secret")["result"]["claim_id"]
+    full = store.backed_up(tmp_path / "full")
+    erase(store, secret)
+    store.restored(empty)
+    late = store.backed_up(tmp_path / "late")
+
+    new, used = Store(tmp_path / "new"), Store(late)
+    new.restored(late, Options())
+    for each in (new, used, store):
+        assert each.restored(full).erased_again == 1
+        assert each.statements() == {""}
+        assert each.verified() == []
+    new.service.close_sync()
+    used.service.close_sync()
+
+
+@pytest.mark.proves("operations-15")
+def test_what_only_rows_told_of_is_on_record_once_they_are_replaced(store: Store, tmp_path: Path) -> None:
+    """As after backups of versions that did not copy the record."""
+    empty = store.backed_up(tmp_path / "empty")
+    secret = write(store.service, "secret")["result"]["claim_id"]
+    full = store.backed_up(tmp_path / "full")
+    erase(store, secret)
+    late = store.backed_up(tmp_path / "late")
+    shutil.rmtree(late / OBJECTS_NAME / erasures_prefix(LOCAL_TENANT))
+
+    new = Store(tmp_path / "new")
+    for backup, erased_again in ((late, 0), (empty, 0), (full, 1)):
+        assert new.restored(backup).erased_again == erased_again
+    assert new.statements() == {""}
+    new.service.close_sync()
+
+
+def test_a_restore_that_takes_too_long_is_given_up(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Receipts of erasures say until when a copy may be in the directory."""
+    write(store.service, "kept")
+    backup = store.backed_up(tmp_path / "backup")
+    write(store.service, "present")
+    monkeypatch.setattr(limits, "RESTORE_DIRECTORY_SECONDS_MAX", 0.0)
+    with pytest.raises(MemoreeError, match="too long"):
+        store.restored(backup)
+    assert store.statements() == {"kept", "present"} and store.left() == []
 
 
 @pytest.mark.fault_class(50)

@@ -177,6 +177,19 @@ def test_what_a_crash_left_is_removed_after_a_day_and_not_before(tmp_path: Path)
     assert [path.name for path in temporary.iterdir()] == ["young"]
 
 
+def test_what_a_process_is_writing_is_told_from_what_a_killed_one_left(store: FilesystemStore) -> None:
+    """Also when the file that is written is another name of one that is there."""
+    store.put_sync("a/key", b"body")
+    temporary = store.root / ".store" / "temporary"
+    (temporary / "half").write_bytes(b"half")
+    with store._temporary() as written, store._temporary() as copied, store._directory(["a"]) as directory:
+        written.write(b"whole")
+        copied.link_from(directory, "key")
+        assert store.remove_abandoned_sync() == 2
+        assert {path.name for path in temporary.iterdir()} == {written.name, copied.name}
+    assert store.remove_abandoned_sync() == 0
+
+
 def test_a_failed_write_leaves_nothing_behind(store: FilesystemStore) -> None:
     etag = store.put_sync("key", b"first")
     with pytest.raises(PreconditionFailed):

@@ -28,7 +28,7 @@ from memoree.verification import (
     revisions,
     sources,
 )
-from memoree.verification.issue import Issue, Kind
+from memoree.verification.issue import DatabaseKind, Issue
 from memoree.verification.rule import Rule, breaches
 from memoree.verification.store import Report, verify
 from memoree.verification.structure import LITESTREAM_TABLES
@@ -130,7 +130,7 @@ EVERY_DAMAGE = [(kind, name, sql) for kind, damages in DAMAGES.items() for name,
 
 @pytest.mark.proves("machine-213", "machine-145")
 @pytest.mark.parametrize(("kind", "sql"), [pytest.param(kind, sql, id=name) for kind, name, sql in EVERY_DAMAGE])
-def test_damage_in_the_database_is_found(stored: Store, kind: Kind, sql: str) -> None:
+def test_damage_in_the_database_is_found(stored: Store, kind: DatabaseKind, sql: str) -> None:
     stored.damage(sql)
     report = stored.verify()
     assert not report.ok
@@ -147,7 +147,7 @@ def test_every_rule_is_broken_by_some_damage(stored: Store) -> None:
         never_broken -= {rule for rule in never_broken if is_broken(copy.db, rule)}
         copy.db.close()
     assert [rule.says for rule in never_broken] == []
-    assert {*DAMAGES, "schema"} == set(get_args(Kind))
+    assert {*DAMAGES, "schema"} == set(get_args(DatabaseKind))
 
 
 @pytest.mark.proves("machine-213")

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from memoree import limits
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectStoreError, StoreUnavailable
-from memoree.queue import Message, QueueError
+from memoree.queue import RECEIVE_COUNT_MAX, Message, QueueError
 from memoree.replication import layout
 from memoree.replication.head import HeadFile, HeadLost
 from memoree.writer import tenant as tenant_module
@@ -126,6 +128,24 @@ def test_faults_in_a_row_are_retried_ever_more_slowly(bench: Bench) -> None:
         asyncio.run(_timed(bench, pauses.append))
 
     assert pauses == pytest.approx([*FAULT_BACK_OFF_SECONDS, FAULT_BACK_OFF_SECONDS[-1]], abs=0.05)
+
+
+@pytest.mark.parametrize("outage", [StoreUnavailable("s3"), MemoreeError(Code.INTEGRITY_ERROR, "damage")], ids=repr)
+def test_no_command_is_dead_before_its_time_however_long_an_outage_lasts(
+    bench: Bench, outage: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every delivery counts, and after so many a queue gives a message up."""
+    now = 0.0
+    monkeypatch.setattr(tenant_module, "time", SimpleNamespace(monotonic=lambda: now))
+    bench.begin_faults = [outage] * RECEIVE_COUNT_MAX
+    deliveries = 0
+    while now < limits.COMMAND_AGE_SECONDS_MAX:
+        asyncio.run(bench.actor.serve([message()]))
+        deliveries += 1
+        _, hidden_seconds = bench.queue.given_back[-1]
+        assert bench.actor.blocked_until == now + hidden_seconds
+        now += hidden_seconds
+    assert deliveries < RECEIVE_COUNT_MAX
 
 
 async def _timed(bench: Bench, note: Callable[[float], None]) -> None:

@@ -29,6 +29,7 @@ from memoree.objects.audit import BlobRef, DirectoryAudit
 from memoree.objects.blobs import blob_key, blob_prefix
 from memoree.objects.filesystem import FilesystemStore
 from memoree.private_file import write_private
+from memoree.replication.layout import erasures_prefix
 from memoree.verification.store import referenced_blobs, verify
 
 MANIFEST_NAME = "manifest.jsonl"
@@ -154,6 +155,7 @@ def _stage(store: Path, layout: StoreLayout, staging: Path) -> tuple[int, int]:
                 _copy_blob(source, copy.root, blob_key(layout.tenant, ref.digest.hex()), ref)
                 manifest.write(orjson.dumps({"digest": ref.digest.hex(), "size": ref.size}) + b"\n")
                 copied += 1
+        _copy_erasures(source, copy.root, layout.tenant)
         report = verify(db, DirectoryAudit(copy, layout.tenant))
         if not report.ok:
             raise _unsound("; ".join(report.lines()[:3]))
@@ -186,6 +188,23 @@ def _copy_blob(source: FilesystemStore, root: Path, key: str, ref: BlobRef) -> N
         raise _unsound(f"blob {ref.digest.hex()} cannot be read: {error}") from error
     if found != ref.digest:
         raise _unsound(f"blob {ref.digest.hex()} is damaged: what is stored under its name hashes to {found.hex()}")
+
+
+def _copy_erasures(source: FilesystemStore, root: Path, tenant: str) -> None:
+    """The record of erasures: what a restore of an older backup over this one has to erase again. After the database,
+    so that of none that it tells of the entry is missing which the store has."""
+    for key in source.keys_sync(erasures_prefix(tenant)):
+        try:
+            entry = source.get_sync(key)
+        except ObjectMissing:
+            continue  # of interest to no backup any more
+        except ObjectStoreError as error:
+            raise _unsound(f"{key} cannot be read: {error}") from error
+        assert entry is not None, "a GET without a condition always has a body"
+        _make_private((root / key).parent)
+        with create_private(root / key) as file:
+            file.write(entry.body)
+        flush(root / key)
 
 
 def _copy_bytes(source: FilesystemStore, key: str, size: int, file: BinaryIO) -> bytes:

@@ -11,7 +11,7 @@ import hashlib
 import heapq
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -20,11 +20,12 @@ from typing import TypeVar
 
 from memoree import erasures, limits
 from memoree.backup import manifest, record
+from memoree.backup.erased import named_blobs, only_erased_in
 from memoree.backup.packed import PackedFile
 from memoree.backup.record import INTENT_NAME, RECORD_NAME, BackupRecord, FaultyObject
 from memoree.concurrency import for_each
 from memoree.erasures import Erasure
-from memoree.errors import MemoreeError
+from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
 from memoree.objects.audit import BlobAudit, BlobFault, BlobRef
 from memoree.objects.blobs import blob_key, blob_prefix, digest_in, missing
@@ -47,24 +48,14 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class WithoutErased:
-    """A `BlobAudit` that does not miss what was erased: a backup keeps its reference, and nothing keeps the blob."""
+    """A `BlobAudit` that does not miss what is cited only from what was erased: a backup keeps its reference, and
+    nothing keeps the blob. `erased` are digests in hex."""
 
     audit: BlobAudit
     erased: frozenset[str]
 
     def faults(self, referenced: Iterator[BlobRef]) -> Iterator[BlobFault]:
         return self.audit.faults(ref for ref in referenced if ref.digest.hex() not in self.erased)
-
-
-async def erased_from(store: ObjectStore, backup: BackupRecord) -> frozenset[str]:
-    """Digests in hex of what was erased since the backup. Content that was stored anew after its erasure is cited by
-    later backups and belongs to them. Raises as `memoree.erasures.recorded`."""
-    return _erased_from(await erasures.recorded(store, backup.tenant), backup)
-
-
-def _erased_from(recorded: Sequence[Erasure], backup: BackupRecord) -> frozenset[str]:
-    later = (erasure for erasure in recorded if erasure.commit_seq > backup.commit_seq)
-    return frozenset(digest for erasure in later for digest in erasure.blobs)
 
 
 async def copy_missing(
@@ -74,13 +65,13 @@ async def copy_missing(
     others go on. Raises `StoreUnavailable`, `OSError`."""
     done = Copied()
     await _copy_erasures(first, second, tenant)
+    recorded = await erasures.recorded(second, tenant)
     there = set(await record.published(second, tenant))
     for backup_id in await record.published(first, tenant):
         if backup_id not in there:
             progress(f"copying backup {backup_id} to the second bucket")
             try:
-                found = await record.find(first, tenant, backup_id)
-                await _Copy(first, second, found, await erased_from(second, found), done).run(scratch)
+                await _Copy(first, second, await record.find(first, tenant, backup_id), recorded, done).run(scratch)
                 done.backups.append(backup_id)
             except MemoreeError as error:
                 done.failures[backup_id] = error.message
@@ -91,14 +82,15 @@ class _Copy:
     """Of one backup."""
 
     def __init__(
-        self, first: ObjectStore, second: ObjectStore, backup: BackupRecord, erased: frozenset[str], done: Copied
+        self, first: ObjectStore, second: ObjectStore, backup: BackupRecord, recorded: Sequence[Erasure], done: Copied
     ) -> None:
         self._first = first
         self._second = second
         self._backup = backup
+        self._recorded = recorded
         self._done = done
-        audit = PresenceAudit(second, backup.tenant, asyncio.get_running_loop())
-        self._there = WithoutErased(audit, erased)
+        self._brought: list[str] = []
+        """Keys of blobs."""
 
     async def run(self, scratch: Path) -> None:
         """In the order in which a backup is made: the intent keeps what is copied from being swept."""
@@ -106,20 +98,49 @@ class _Copy:
         work = scratch / f"{backup.backup_id}-copy"
         work.mkdir(mode=0o700)
         try:
-            await self._second.put(backup.key_of(INTENT_NAME), backup.intent.to_bytes())
-            lines = work / "manifest.jsonl"
             async with record.in_use(self._first, backup):
+                await self._second.put(backup.key_of(INTENT_NAME), backup.intent.to_bytes())
+                lines = work / "manifest.jsonl"
                 await record.fetch_manifest(self._first, backup, lines)
-                lost = _in_pages(self._there.faults(manifest.refs(lines)))
+                audit = PresenceAudit(self._second, backup.tenant, asyncio.get_running_loop())
+                there = WithoutErased(audit, await self._erased())
+                lost = _in_pages(there.faults(manifest.refs(lines)))
                 await for_each(lost, self._copy_blob, at_once=limits.BACKUP_COPIES_AT_ONCE_MAX)
                 for packed in (backup.checkpoint, backup.manifest):
                     await self._copy_packed(packed)
-            again = await asyncio.to_thread(next, self._there.faults(manifest.refs(lines)), None)
+            again = await asyncio.to_thread(next, there.faults(manifest.refs(lines)), None)
             if again is not None:
                 raise FaultyObject(blob_key(backup.tenant, again.name), f"{again.detail}, the second one")
             await _put_once(self._second, backup.key_of(RECORD_NAME), backup.to_bytes())
+            await self._require_intent()
         finally:
             await asyncio.to_thread(shutil.rmtree, work)
+
+    async def _erased(self) -> frozenset[str]:
+        """What is not copied. Nothing that was erased before the backup was made is in it."""
+        if all(erasure.commit_seq <= self._backup.commit_seq for erasure in self._recorded):
+            return frozenset()
+        return await only_erased_in(self._first, self._backup, self._recorded)
+
+    async def _require_intent(self) -> None:
+        """Raises `CONFIG_ERROR` when the tenant was deleted meanwhile, here too; then nothing of the copy is left."""
+        intent = self._backup.key_of(INTENT_NAME)
+        try:
+            await self._second.head(intent)
+        except ObjectMissing:
+            tenant = self._backup.tenant
+            await remove_all(self._second, [self._backup.key_of(RECORD_NAME)])
+            held = await record.published(self._second, tenant)  # by a backup that came to rely on them
+            await remove_all(
+                self._second,
+                [
+                    *(self._backup.key_of(packed.name) for packed in (self._backup.checkpoint, self._backup.manifest)),
+                    *([] if held else self._brought),
+                ],
+            )
+            raise MemoreeError(
+                Code.CONFIG_ERROR, f"the copy was given up: {intent} was removed, as when its tenant is deleted"
+            ) from None
 
     async def _copy_blob(self, fault: BlobFault) -> None:
         """Proven on the way: what hashes to something else is not shown under its name."""
@@ -132,6 +153,7 @@ class _Copy:
         content = blob_windows(self._first, tenant, digest, size, 0, size, window_bytes=limits.DOWNLOAD_WINDOW_BYTES)
         async with aclosing(content):
             await self._second.put_stream(key, content, size=size)
+        self._brought.append(key)
         self._done.blobs += 1
         self._done.bytes += size
 
@@ -169,9 +191,9 @@ async def sweep(store: ObjectStore, tenant: str, scratch: Path, before: datetime
             await record.fetch_manifest(store, backup, work / backup.backup_id)
         known = {backup.backup_id for backup in backups}
         recorded = await erasures.recorded(store, tenant)
-        held = heapq.merge(*(_held(work / backup.backup_id, _erased_from(recorded, backup)) for backup in backups))
-        erased = frozenset(digest for erasure in recorded for digest in erasure.blobs)
-        unheld = _unheld(store, tenant, held, erased, before)
+        unneeded = [await _unneeded(store, backup, work / backup.backup_id, recorded) for backup in backups]
+        held = heapq.merge(*(_held(work / each.backup_id, gone) for each, gone in zip(backups, unneeded, strict=True)))
+        unheld = _unheld(store, tenant, held, named_blobs(recorded), before)
         async for page in _pages(unheld):
             if {intent.backup_id for intent in await record.intents(store, tenant)} - known:
                 break
@@ -181,9 +203,23 @@ async def sweep(store: ObjectStore, tenant: str, scratch: Path, before: datetime
     return removal
 
 
-def _held(lines: Path, erased: frozenset[str]) -> Iterator[str]:
-    """The digests that a manifest names, in ascending order, without what was erased since."""
-    return (digest for ref in manifest.refs(lines) if (digest := ref.digest.hex()) not in erased)
+async def _unneeded(
+    store: ObjectStore, backup: BackupRecord, lines: Path, recorded: Sequence[Erasure]
+) -> frozenset[str]:
+    """The blobs of a backup that are there and that it cites only from what was erased. Its database is looked at only
+    where that can be."""
+    named = named_blobs(recorded)
+    for ref in manifest.refs(lines):
+        if (digest := ref.digest.hex()) in named:
+            with suppress(ObjectMissing):
+                await store.head(blob_key(backup.tenant, digest))
+                return await only_erased_in(store, backup, recorded)
+    return frozenset()
+
+
+def _held(lines: Path, unneeded: frozenset[str]) -> Iterator[str]:
+    """The digests that a manifest names, in ascending order, without those."""
+    return (digest for ref in manifest.refs(lines) if (digest := ref.digest.hex()) not in unneeded)
 
 
 async def _unheld(

@@ -37,8 +37,9 @@ def claim_staging(parent: Path) -> tuple[Path, int]:
     raise MemoreeError(Code.TRANSPORT_ERROR, f"others keep removing what is made in {parent}; send the request again")
 
 
-def remove_abandoned(parent: Path) -> None:
-    """What processes that are gone have staged in `parent`. As far as that can be done: it is nobody's duty."""
+def remove_abandoned(parent: Path) -> int:
+    """What processes that are gone have staged in `parent`. As far as that can be done: it is nobody's duty. Returns
+    how many directories are left, most of which others work on."""
     for path in parent.glob(f"{STAGING_PREFIX}*"):
         try:
             lock = _lock(path)
@@ -47,6 +48,7 @@ def remove_abandoned(parent: Path) -> None:
         if lock is not None:
             shutil.rmtree(path, ignore_errors=True)
             os.close(lock)
+    return sum(1 for _ in parent.glob(f"{STAGING_PREFIX}*"))
 
 
 def _lock(path: Path) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
@@ -28,7 +28,7 @@ _deployment_option = click.option(
 
 
 def _letters_argument(function: Function) -> Function:
-    every = click.option("--all", "every", is_flag=True, help="All of them.")
+    every = click.option("--all", "every", is_flag=True, help="All that there are by now.")
     return click.argument("letter_ids", metavar="[LETTER_ID]...", nargs=-1)(every(function))
 
 
@@ -94,7 +94,7 @@ def list_(data: Path | None) -> int:
     from memoree.cli.ingestion import with_dead_letters
 
     async def work(letters: DeadLetters) -> dict[str, list[dict[str, object]]]:
-        return {"letters": [letter.summary() for letter in await letters.letters()]}
+        return {"letters": await letters.summaries()}
 
     found = with_dead_letters(data, work)
     if not current_invocation().for_people:
@@ -127,7 +127,8 @@ def retry(letter_ids: tuple[str, ...], every: bool, data: Path | None) -> int:
 
     They go to the end of their source's line. One whose item has a later state by then changes nothing.
     """
-    return _change(letter_ids, every, data, "retried", "retry")
+    found = _changed(letter_ids, every, data, lambda dead: dead.retry_all() if every else dead.retry(letter_ids))
+    return report({"retried": found})
 
 
 @dead.command()
@@ -135,22 +136,15 @@ def retry(letter_ids: tuple[str, ...], every: bool, data: Path | None) -> int:
 @_deployment_option
 def drop(letter_ids: tuple[str, ...], every: bool, data: Path | None) -> int:
     """Remove dead letters for good."""
-    return _change(letter_ids, every, data, "dropped", "drop")
+    found = _changed(letter_ids, every, data, lambda dead: dead.drop_all() if every else dead.drop(letter_ids))
+    return report({"dropped": found})
 
 
-def _change(letter_ids: tuple[str, ...], every: bool, data: Path | None, name: str, change: str) -> int:
+def _changed(
+    letter_ids: tuple[str, ...], every: bool, data: Path | None, change: Callable[[DeadLetters], Awaitable[int]]
+) -> int:
     from memoree.cli.ingestion import with_dead_letters
 
     if every == bool(letter_ids):
         raise click.UsageError("name dead letters, or all of them by --all")
-
-    async def work(letters: DeadLetters) -> dict[str, object]:
-        done = 0
-        # Queues show so many at a time; what comes meanwhile is not meant.
-        while wanted := letter_ids or [letter.letter_id for letter in await letters.letters()]:
-            done += await getattr(letters, change)(wanted)
-            if letter_ids:
-                break
-        return {name: done}
-
-    return report(with_dead_letters(data, work))
+    return with_dead_letters(data, change)

@@ -103,8 +103,11 @@ def report(result: Mapping[str, Any]) -> int:
 
 
 def say(text: str) -> None:
-    """Progress for people, on standard error."""
-    sys.stderr.write(f"{text}\n")
+    """Progress for people, on standard error. Control characters are made visible: names and foreign programs' words
+    are told here."""
+    from memoree.cli.terminal import visible
+
+    sys.stderr.write(f"{visible(text)}\n")
     sys.stderr.flush()
 
 

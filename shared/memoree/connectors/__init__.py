@@ -7,7 +7,7 @@ not remembered is found and sent again, and the other side applies it once.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,13 +16,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Reminder:
+    """Something to be tried again that a connector would not come across by itself: `State.reminders` has it from the
+    run that skipped it until it is delivered, or `Reached` settles it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """One external item in one external revision.
 
     Title, media type and provenance follow from the content and the revision alone: a revision that is sent again must
     be the same delivery (machine protocol §4.21). `observed_at` is RFC 3339, `None` for now; two states of an item that
-    are told with the same revision and instant are one delivery. `hint` stays with the connector: what it recognises
-    the unchanged item by without reading it.
+    are told with the same revision and instant are one delivery, and so are two withdrawals with the same instant.
+    `hint` stays with the connector: what it recognises the unchanged item by without reading it. `reminder` is kept
+    when no message can carry the item, and dropped when it is delivered.
     """
 
     external_id: str
@@ -33,6 +43,7 @@ class Item:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     observed_at: str | None = None
     hint: str | None = None
+    reminder: Reminder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +69,17 @@ class Skipped:
 
     where: str
     reason: str
+    reminder: Reminder | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Everything up to this position was told. The next run begins behind it, and finds what is to be remembered."""
+    """Everything up to this position was told. The next run begins behind it, and finds what is to be remembered.
+    `settled` are names of reminders that are of no use any more."""
 
     cursor: str
     remember: Mapping[str, str] = field(default_factory=dict)
+    settled: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ class Delivery:
         self._state = state
         self._outlet = outlet
         self._progress = progress
-        self._said: list[IngestMessage] = []
+        self._said: dict[int, IngestMessage] = {}
+        """By the place in the batch of the change it tells."""
         self._batch: list[Change] = []
         self._batch_bytes = 0
         self._exists: dict[str, bool] = {}
@@ -144,7 +145,7 @@ class Delivery:
                 if not self._was_sent(change.external_id):
                     return
                 self._exists[change.external_id] = False
-                self._said.append(self._messages.withdraw(change))
+                self._said[len(self._batch)] = self._messages.withdraw(change)
             case Item():
                 change = await self._say(change)
         self._batch.append(change)
@@ -160,26 +161,50 @@ class Delivery:
         """An item that no message can carry is skipped, and the others go on."""
         try:
             content = await self._outlet.content(self._messages.destination.tenant, item.content)
-            self._said.append(self._messages.ingest(item, content))
+            self._said[len(self._batch)] = self._messages.ingest(item, content)
         except ValidationError as error:  # a name or provenance beyond its bounds
             fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            return Skipped(item.external_id, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
+            return _untold(item, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}")
         except MemoreeError as error:
             if error.code is not Code.CONTENT_TOO_LARGE:
                 raise
-            return Skipped(item.external_id, error.message)
+            return _untold(item, error.message)
         self._exists[item.external_id] = True
         self._batch_bytes += len(item.content)
         return item
 
     async def _flush(self) -> None:
-        if self._said:
-            await self._publish(self._said)
-        self._state.record(self._batch)
-        for change in self._batch:
-            self.summary.count(change)
-        self._said, self._batch, self._batch_bytes, self._exists = [], [], 0, {}
+        try:
+            if self._said:
+                await self._publish(list(self._said.values()))
+        except MemoreeError as error:
+            if error.code is not Code.CONTENT_TOO_LARGE:
+                raise
+            await self._one_by_one()
+        else:
+            self._record(self._batch)
+        self._said, self._batch, self._batch_bytes, self._exists = {}, [], 0, {}
         self._progress(self.summary)
+
+    def _record(self, changes: Sequence[Change]) -> None:
+        self._state.record(changes)
+        for change in changes:
+            self.summary.count(change)
+
+    async def _one_by_one(self) -> None:
+        """A message of the batch is too large as it is written, which shows when it is sent: skip what it tells. Those
+        that were sent with it already are repeats."""
+        for place, change in enumerate(self._batch):
+            if isinstance(change, Gone) and self._state.sent(change.external_id) is None:
+                continue
+            try:
+                if place in self._said:
+                    await self._publish([self._said[place]])
+            except MemoreeError as error:
+                if error.code is not Code.CONTENT_TOO_LARGE or not isinstance(change, Item):
+                    raise
+                change = _untold(change, error.message)
+            self._record([change])
 
     async def _publish(self, messages: Sequence[IngestMessage]) -> None:
         """The source is made known before anything is said of it, by every run: it may be another store by now."""
@@ -196,3 +221,7 @@ class Delivery:
             await self._publish([self._messages.checkpoint(health, message, cursor)])
             self._state.remember(_HEALTH, health)
             self._state.remember(_TOLD, cursor or "")
+
+
+def _untold(item: Item, reason: str) -> Skipped:
+    return Skipped(item.external_id, reason, item.reminder)

@@ -20,7 +20,7 @@ from blake3 import blake3
 from memoree import limits
 from memoree.connectors import Change, Gone, Item, Skipped, Unchanged
 from memoree.connectors.media_types import media_type_of, title_of
-from memoree.connectors.names import Wanted, external_id_of, fault_of, is_hidden, name_of
+from memoree.connectors.names import TWIN_REASON, Wanted, external_id_of, fault_of, is_hidden, name_of
 from memoree.connectors.state import State
 from memoree.connectors.threaded import in_thread
 from memoree.errors import Code, MemoreeError
@@ -149,7 +149,7 @@ class _Walk:
             if state.see(external_id):
                 yield self._item(state, descriptor, external_id)
             else:
-                yield Skipped(external_id, "another spelling of the same name was delivered")
+                yield Skipped(external_id, TWIN_REASON)
 
     def _item(self, state: State, descriptor: int, external_id: str) -> Change:
         before = state.sent(external_id)

@@ -82,6 +82,14 @@ class History:
         oldest = next(self._commits("--first-parent", "--reverse", tip, f"^{commit_id}"), None)
         return oldest is not None and oldest.first_parent == commit_id
 
+    def is_ancestor(self, commit_id: str, tip: str) -> bool:
+        """False for a commit that does not exist here."""
+        return self._git.says("merge-base", "--is-ancestor", commit_id, tip)
+
+    def has(self, commit_id: str, path: str) -> bool:
+        """Whether there is anything at a path in a commit."""
+        return self._git.says("cat-file", "-e", f"{commit_id}:{path}")
+
     def changed(self, commit: Commit) -> Iterator[TreeFile]:
         """The files in which a commit differs from its first parent: regular ones, and what is none any more."""
         ask, answer = self._trees

@@ -13,13 +13,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from memoree import limits
+from memoree.errors import invalid, shown
 
+TWIN_REASON: Final = "another spelling of the same name was delivered"
 INCLUDE_DEFAULT: Final = (
     *("*.md", "*.markdown", "*.mdown", "*.mdx"),
     *("*.txt", "*.text", "*.rst", "*.adoc", "*.asciidoc", "*.org", "*.textile", "*.wiki", "*.tex"),
 )
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _UNDECODED_BASE = 0xDC00
+_FLAGS: Final = re.IGNORECASE | re.DOTALL
+_SPECIAL_IN_SET = re.compile(r"[\\\[&|~]")
+"""What a shell takes for itself within brackets, and `re` does not, or will not one day."""
 _PARTS_OF_PATTERN = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^]/]+\]|.", re.DOTALL)
 
 
@@ -67,8 +72,17 @@ def name_of(external_id: str) -> str:
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
-    """Matches nothing when there are none."""
-    return re.compile("|".join(map(_expression, patterns)) or r"(?!)", re.IGNORECASE | re.DOTALL)
+    """Matches nothing when there are none. Raises `INVALID_REQUEST` for a pattern that is none."""
+    for pattern in patterns:
+        _check(pattern)
+    return re.compile("|".join(map(_expression, patterns)) or r"(?!)", _FLAGS)
+
+
+def _check(pattern: str) -> None:
+    try:
+        re.compile(_expression(pattern), _FLAGS)
+    except re.error as error:
+        raise invalid(f"{shown(pattern)} is no pattern: {error.msg}") from None
 
 
 def _expression(pattern: str) -> str:
@@ -89,7 +103,7 @@ def _pieces(pattern: str) -> Iterator[str]:
             case "?":
                 yield "[^/]"
             case one_of if len(one_of) > 1:
-                inner = one_of[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+                inner = _SPECIAL_IN_SET.sub(r"\\\g<0>", one_of[1:-1])
                 yield f"(?!/)[{'^' + inner[1:] if inner.startswith('!') else inner}]"
             case character:
                 yield re.escape(character)

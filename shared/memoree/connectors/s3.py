@@ -23,7 +23,7 @@ from memoree import limits
 from memoree.clock import Clock, utc_now
 from memoree.connectors import Change, Gone, Item, Settle, Skipped, Unchanged
 from memoree.connectors.media_types import media_type_of, title_of
-from memoree.connectors.names import Wanted, external_id_of, fault_of, name_of
+from memoree.connectors.names import TWIN_REASON, Wanted, external_id_of, fault_of, name_of
 from memoree.connectors.s3_events import Event, events_of
 from memoree.connectors.state import State
 from memoree.errors import Code, MemoreeError
@@ -164,7 +164,7 @@ class S3Connector:
                 else:
                     yield judged
             for start in range(0, len(changed), FETCHES_AT_ONCE):
-                for change in await self._fetched(client, changed[start : start + FETCHES_AT_ONCE]):
+                for change in await self._fetched(client, changed[start : start + FETCHES_AT_ONCE], state):
                     yield change
         if (lost := state.saw_nothing_of()) and not self.allow_empty:
             raise MemoreeError(
@@ -193,10 +193,10 @@ class S3Connector:
         if (fault := fault_of(found.external_id)) is not None:
             return Skipped(found.external_id[: limits.TITLE_BYTES_MAX], fault)
         if not state.see(found.external_id):
-            return Skipped(found.external_id, "another spelling of the same name was delivered")
+            return Skipped(found.external_id, TWIN_REASON)
         sent = state.sent(found.external_id)
         if sent is not None and sent.external_revision == _revision(found.etag):
-            return Unchanged(found.external_id, None)
+            return Unchanged(found.external_id, found.key)
         return None
 
     # --- events -------------------------------------------------------------------------------------------------
@@ -231,21 +231,42 @@ class S3Connector:
 
     async def _looked_at(self, client: S3Client, keys: Sequence[str], state: State) -> list[Change]:
         found: list[_Object] = []
-        changes: list[Change] = []
+        vanished: list[str] = []
         for key in keys:
             try:
                 found.append(await self._listed(client, key))
             except _Vanished:
-                changes.append(Gone(self._id_of(key), reason="the object was deleted"))
+                vanished.append(key)
+        present = {each.external_id for each in found}
+        changes: list[Change] = [self._vanished(key, state) for key in vanished if self._id_of(key) not in present]
         state.begin_scan()
         wanted: list[_Object] = []
         for each in found:
-            change = self._judged(each, state)
+            change = await self._twin(client, each, state) or self._judged(each, state)
             if change is None:
                 wanted.append(each)
             else:
                 changes.append(change)
-        return changes + await self._fetched(client, wanted)
+        return changes + await self._fetched(client, wanted, state)
+
+    async def _twin(self, client: S3Client, found: _Object, state: State) -> Skipped | None:
+        """What is to be said of an object when another spelling of its name comes before it, as in a listing."""
+        sent = state.sent(found.external_id)
+        if sent is None or sent.hint is None or sent.hint >= found.key:
+            return None
+        try:
+            await self._listed(client, sent.hint)
+        except _Vanished:
+            return None
+        return Skipped(found.external_id, TWIN_REASON)
+
+    def _vanished(self, key: str, state: State) -> Gone | Unchanged:
+        """What follows from an object that does not exist: nothing where another spelling was delivered."""
+        external_id = self._id_of(key)
+        sent = state.sent(external_id)
+        if sent is not None and sent.hint not in (None, key):
+            return Unchanged(external_id, sent.hint)
+        return Gone(external_id, reason="the object was deleted")
 
     async def _listed(self, client: S3Client, key: str) -> _Object:
         """The object as it is now. Raises `_Vanished`."""
@@ -258,10 +279,10 @@ class S3Connector:
 
     # --- one object ---------------------------------------------------------------------------------------------
 
-    async def _fetched(self, client: S3Client, objects: Sequence[_Object]) -> list[Change]:
-        return list(await asyncio.gather(*(self._change(client, found) for found in objects)))
+    async def _fetched(self, client: S3Client, objects: Sequence[_Object], state: State) -> list[Change]:
+        return list(await asyncio.gather(*(self._change(client, found, state) for found in objects)))
 
-    async def _change(self, client: S3Client, found: _Object) -> Change:
+    async def _change(self, client: S3Client, found: _Object, state: State) -> Change:
         try:
             for _ in range(READ_TRIES_MAX):
                 if found.size > self.bytes_max:
@@ -271,7 +292,7 @@ class S3Connector:
                     return self._item(found, content)
                 found = await self._listed(client, found.key)
         except _Vanished:
-            return Gone(found.external_id, reason="the object was deleted")
+            return self._vanished(found.key, state)
         return Skipped(found.external_id, "it changes faster than it can be read")
 
     async def _content(self, client: S3Client, found: _Object) -> bytes | None:
@@ -296,6 +317,7 @@ class S3Connector:
             media_type=media_type,
             content=content,
             provenance={"connector": "s3", "bucket": self.bucket, "key": found.key, "etag": found.etag.strip('"')},
+            hint=found.key,
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 import apsw
 from blake3 import blake3
 
-from memoree.connectors import Change, Gone, Item, Reached, Unchanged
+from memoree.connectors import Change, Gone, Item, Reached, Reminder, Skipped, Unchanged
 from memoree.database.connection import one, scalar
 from memoree.errors import Code, MemoreeError
 from memoree.paths import APP_NAME
@@ -47,7 +47,10 @@ _UNSEEN = """
 """
 _RECALL = "SELECT value FROM remembered WHERE name = ?"
 _REMEMBER = "INSERT INTO remembered VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-_POSITION, _CURSOR = "position:", "cursor"
+_FORGET = "DELETE FROM remembered WHERE name = ?"
+_FORGET_ALL = "DELETE FROM remembered WHERE name GLOB ?"
+_REMINDERS = "SELECT substr(name, ?), value FROM remembered WHERE name GLOB ?"
+_POSITION, _REMINDER, _CURSOR = "position:", "reminder:", "cursor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class State:
                 match change:
                     case Item():
                         self._db.execute(_SEND, (change.external_id, change.external_revision, change.hint))
+                        if change.reminder is not None:
+                            self._db.execute(_FORGET, (_REMINDER + change.reminder.name,))
                     case Unchanged():
                         self._db.execute(_RECOGNISE, (change.hint, change.external_id))
                     case Gone():
@@ -116,6 +121,9 @@ class State:
                     case Reached():
                         for name, value in {**change.remember, _CURSOR: change.cursor}.items():
                             self.remember(_POSITION + name, value)
+                        self._db.executemany(_FORGET, ((_REMINDER + name,) for name in change.settled))
+                    case Skipped(reminder=Reminder(name, value)):
+                        self.remember(_REMINDER + name, value)
 
     # --- one scan -----------------------------------------------------------------------------------------------
 
@@ -156,11 +164,15 @@ class State:
     def remember(self, name: str, value: str) -> None:
         self._db.execute(_REMEMBER, (name, value))
 
+    def reminders(self) -> dict[str, str]:
+        """What was skipped and is to be tried again, by its name."""
+        return dict(self._db.execute(_REMINDERS, (len(_REMINDER) + 1, f"{_REMINDER}*")))
+
     def forget(self) -> None:
         """As if nothing had been sent yet. What source it is stays."""
         with self._db:
             self._db.execute("DELETE FROM sent")
-            self._db.execute("DELETE FROM remembered WHERE name GLOB ?", (f"{_POSITION}*",))
+            self._db.executemany(_FORGET_ALL, ((f"{kind}*",) for kind in (_POSITION, _REMINDER)))
 
     @contextmanager
     def rehearsed(self) -> Iterator[None]:

@@ -1,4 +1,5 @@
-"""Blocking connectors among asynchronous ones: their work is done in a thread, a batch of changes at a time."""
+"""Blocking connectors among asynchronous ones: their work is done in a thread, a batch of changes at a time. A batch
+ends with a `Settle`, so that what is asked for more finds everything before it remembered."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Generator
 
 from memoree import limits
-from memoree.connectors import Change, Item
+from memoree.connectors import Change, Item, Settle
 
 
 async def in_thread(changes: Generator[Change, None, None]) -> AsyncGenerator[Change, None]:
@@ -35,6 +36,7 @@ def _batch(changes: Generator[Change, None, None]) -> list[Change]:
     for change in changes:
         taken.append(change)
         size += len(change.content) if isinstance(change, Item) else 0
-        if len(taken) >= limits.CONNECTOR_BATCH_ITEMS_MAX or size >= limits.CONNECTOR_BATCH_BYTES_MAX:
+        full = len(taken) >= limits.CONNECTOR_BATCH_ITEMS_MAX or size >= limits.CONNECTOR_BATCH_BYTES_MAX
+        if full or isinstance(change, Settle):
             break
     return taken

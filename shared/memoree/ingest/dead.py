@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from blake3 import blake3
 
-from memoree import clock, limits
+from memoree import clock
 from memoree.errors import Code, MemoreeError
 from memoree.queue import (
     CommandQueue,
@@ -19,9 +21,14 @@ from memoree.queue import (
     MessageTooLarge,
     OutgoingMessage,
 )
+from memoree.queue.checks import NAME_PATTERN
 
 LETTER_VERSION = 1
 REASON_CHARACTERS_MAX = 2000
+TRIES_TOLD_MAX = 2**31 - 1
+"""Of what a header says of itself: what claims more was not written here."""
+CHANGED_AT_ONCE = 100
+"""Letters that are in memory together while all of them are changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,11 @@ class Letter:
     first_at: str
     last_at: str
     body: str
+
+    @property
+    def identity(self) -> tuple[str, bytes]:
+        """What stays of a letter whose message is sent again and dies again, whatever the clocks of workers say."""
+        return self.first_at, blake3(self.body.encode()).digest()
 
     def summary(self) -> dict[str, Any]:
         """What a list shows: the letter without the message, but with what that is about, as far as it can be read."""
@@ -81,16 +93,28 @@ class Retried:
 
     @classmethod
     def of(cls, body: str) -> Retried:
-        """The message in a body, and its history where it has one."""
+        """The message in a body, and its history where it has one; what only looks like a history is part of it."""
         header, message = _parted(body, _RETRIED_BEGINS)
-        return cls(message, header["retried"], header["first_at"]) if header else cls(body)
+        return cls(message, header["retried"], header["first_at"]) if _is_ours(header, _RETRIED) else cls(body)
 
     def to_body(self) -> str:
         return _joined({"retried": self.tries, "first_at": self.first_at}, self.body)
 
 
 _RETRIED_BEGINS = '{"retried":'
+_RETRIED: Mapping[str, type] = {"retried": int, "first_at": str}
 _LETTER_BEGINS = '{"letter":'
+_LETTER: Mapping[str, type] = {
+    "letter": int,
+    "message_id": str,
+    "group": str,
+    "code": str,
+    "reason": str,
+    "tries": int,
+    "sent_at": str,
+    "first_at": str,
+    "last_at": str,
+}
 
 
 class DeadLetters:
@@ -111,7 +135,7 @@ class DeadLetters:
             "group": message.group,
             "code": error.code.value,
             "reason": error.message[:REASON_CHARACTERS_MAX],
-            "tries": history.tries + tries,
+            "tries": min(history.tries + tries, TRIES_TOLD_MAX),
             "sent_at": _instant(message.sent_at),
             "first_at": history.first_at or now,
             "last_at": now,
@@ -123,10 +147,19 @@ class DeadLetters:
             await self._box.bury(message, body=history.body, reason=reason)
         await self._queue.ack([message])
 
-    async def letters(self, *, limit: int = limits.INGEST_DEAD_LETTERS_LISTED_MAX) -> list[Letter]:
-        """The oldest ones first, each once."""
-        found = await self._box.dead_letters(limit=limit)
-        return list({letter.letter_id: letter for letter in map(_letter, found)}.values())
+    async def letters(self) -> AsyncIterator[Letter]:
+        """All of them, each once."""
+        told: set[str] = set()
+        async with aclosing(self._box.dead_letters()) as kept:
+            async for each in kept:
+                if each.message_id not in told:
+                    told.add(each.message_id)
+                    yield _letter(each)
+
+    async def summaries(self) -> list[dict[str, Any]]:
+        """What a list shows, the letter that died first before the others."""
+        found = [letter.summary() async for letter in self.letters()]
+        return sorted(found, key=lambda summary: clock.parse_timestamp(summary["last_at"]))
 
     async def find(self, letter_id: str) -> Letter:
         """Raises `NOT_FOUND`."""
@@ -134,7 +167,38 @@ class DeadLetters:
 
     async def retry(self, letter_ids: Collection[str]) -> int:
         """Send messages again, to the end of their group's line; how many. Raises `NOT_FOUND` before the first one."""
-        letters = await self._named(letter_ids)
+        return await self._retry(await self._named(letter_ids))
+
+    async def drop(self, letter_ids: Collection[str]) -> int:
+        """Remove dead letters for good; how many. Raises `NOT_FOUND` before the first one."""
+        return await self._drop(await self._named(letter_ids))
+
+    async def retry_all(self) -> int:
+        """Send every message again that is dead by now, once: one that dies again stays; how many."""
+        return await self._all(self._retry)
+
+    async def drop_all(self) -> int:
+        """Remove every letter for good that is there by now; how many."""
+        return await self._all(self._drop)
+
+    async def _all(self, change: Callable[[Sequence[Letter]], Awaitable[int]]) -> int:
+        """Looks again until a look finds nothing else: a queue may show some letters only once others are gone."""
+        began = clock.stored(self._clock())
+        changed: set[tuple[str, bytes]] = set()
+        done = 0
+        while True:
+            meant: dict[str, tuple[str, bytes]] = {}
+            async for letter in self.letters():
+                if clock.parse_timestamp(letter.last_at) <= began and letter.identity not in changed:
+                    meant[letter.letter_id] = letter.identity
+            if not meant:
+                return done
+            changed.update(meant.values())
+            letter_ids = list(meant)
+            for first in range(0, len(letter_ids), CHANGED_AT_ONCE):
+                done += await change(await self._found(letter_ids[first : first + CHANGED_AT_ONCE]))
+
+    async def _retry(self, letters: Sequence[Letter]) -> int:
         for letter in letters:
             # The same for every attempt at this retry: one that broke off before the removal sends nothing twice.
             dedup_id = f"retry-{letter.letter_id}"
@@ -146,31 +210,32 @@ class DeadLetters:
             await self._box.remove_dead([letter.letter_id])
         return len(letters)
 
-    async def drop(self, letter_ids: Collection[str]) -> int:
-        """Remove dead letters for good; how many. Raises `NOT_FOUND` before the first one."""
-        await self._named(letter_ids)
-        return await self._box.remove_dead(letter_ids)
+    async def _drop(self, letters: Sequence[Letter]) -> int:
+        return await self._box.remove_dead([letter.letter_id for letter in letters])
 
     async def _named(self, letter_ids: Collection[str]) -> list[Letter]:
-        found = {letter.letter_id: letter for letter in await self.letters()}
+        found = {letter.letter_id: letter for letter in await self._found(letter_ids)}
         for letter_id in letter_ids:
             if letter_id not in found:
                 raise MemoreeError(Code.NOT_FOUND, f"there is no dead letter {letter_id!r} of this queue")
         return [found[letter_id] for letter_id in dict.fromkeys(letter_ids)]
 
+    async def _found(self, letter_ids: Collection[str]) -> list[Letter]:
+        return [_letter(kept) for kept in await self._box.find_dead(letter_ids)]
+
 
 def _letter(kept: DeadLetter) -> Letter:
     header, body = _parted(kept.body, _LETTER_BEGINS)
-    if header.pop("letter", None) == LETTER_VERSION:
-        del header["message_id"]
-        return Letter(kept.message_id, body=body, **header)
+    if _is_ours(header, _LETTER) and header["letter"] == LETTER_VERSION and NAME_PATTERN.fullmatch(header["group"]):
+        told = {name: value for name, value in header.items() if name not in ("letter", "message_id")}
+        return Letter(kept.message_id, body=body, **told)
     history = Retried.of(kept.body)
     return Letter(
         letter_id=kept.message_id,
         group=kept.group,
         code=Code.INTERNAL_ERROR.value,
         reason=kept.reason,
-        tries=history.tries + kept.receive_count,
+        tries=min(history.tries + kept.receive_count, TRIES_TOLD_MAX),
         sent_at=_instant(kept.sent_at),
         first_at=history.first_at or _instant(kept.sent_at),
         last_at=_instant(kept.dead_at),
@@ -187,6 +252,23 @@ def _parted(text: str, begins: str) -> tuple[dict[str, Any], str]:
     """The header and the body; no header where there is none that begins so."""
     line, newline, body = text.partition("\n")
     return (_object(line), body) if newline and line.startswith(begins) else ({}, text)
+
+
+def _is_ours(header: Mapping[str, Any], members: Mapping[str, type]) -> bool:
+    """Whether a header was written here: whoever may send can send what begins like one."""
+    return header.keys() == members.keys() and all(
+        type(value) is members[name]
+        and (type(value) is not int or 0 <= value <= TRIES_TOLD_MAX)
+        and (not name.endswith("_at") or _is_instant(str(value)))
+        for name, value in header.items()
+    )
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        return clock.wire(clock.parse_timestamp(text)) == text
+    except ValueError:
+        return False
 
 
 def _instant(epoch_seconds: float) -> str:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError
+from memoree.ids import AttemptId
 from memoree.ingest.dead import Retried
 from memoree.ingest.message import Ingest, IngestMessage, UploadReference, Withdraw
 from memoree.ingest.site import IngestSite
 from memoree.ingest.submission import Outage, Submitter
+from memoree.ingest.together import all_together
 from memoree.ingest.tries import RETRY_SECONDS_MAX, RETRY_SECONDS_MIN, Tries, insisting
 from memoree.objects import ObjectStoreError
 from memoree.queue import Message, QueueError
@@ -62,16 +66,18 @@ class Judge:
         self._submitter = Submitter(site)
         self._in_flight = asyncio.Semaphore(limits.INGEST_IN_FLIGHT_MAX)
         self._one_suspect = asyncio.Lock()
+        self._one_suspect_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._batches = asyncio.Semaphore(BATCHES_AT_ONCE_MAX)
 
     async def decide(self, delivery: Delivery) -> bool:
-        """Whether it was applied; otherwise it is a dead letter. What a worker may have died of is tried one at a time,
-        or each death would count against all of them."""
-        if not delivery.suspect:
-            async with self._in_flight:
-                return await self._decide(delivery)
-        async with self._one_suspect, self._in_flight:
-            return await self._decide(delivery)
+        """Whether it was applied; otherwise it is a dead letter. Cancelled, it counts no try."""
+        tenant, message_id = delivery.content.tenant, delivery.message.message_id
+        tries = Tries(self._site.tenancy(tenant).store, tenant, message_id, suspect=delivery.suspect)
+        try:
+            return await self._decide(delivery, tries)
+        except asyncio.CancelledError:
+            await tries.interrupted()
+            raise
 
     async def decide_many(self, deliveries: Sequence[Delivery], decided: Callable[[Delivery], object]) -> None:
         """The same for `simple` deliveries of one source that are about different items: what can be applied at once
@@ -83,39 +89,47 @@ class Judge:
         def applied(number: int) -> None:
             decided(left.pop(number))
 
+        pending: dict[int, AttemptId] = {}
         async with self._batches:
             try:
-                await self._submitter.submit_many(messages, applied)
+                pending = await self._submitter.submit_many(messages, applied)
             except Exception as error:
                 log.warning("%d messages are submitted one by one: %s: %s", len(left), type(error).__name__, error)
 
-        async def decide_one(delivery: Delivery) -> None:
-            await self.decide(delivery)
+        async def decide_one(number: int, delivery: Delivery) -> None:
+            # What is in the writer's queue already would be there once more if it were submitted again.
+            attempt_id = pending.get(number)
+            if attempt_id is None or not await self._submitter.is_applied(delivery.content.tenant, attempt_id):
+                await self.decide(delivery)
             decided(delivery)
 
-        await asyncio.gather(*map(decide_one, left.values()))
+        await all_together([decide_one(number, delivery) for number, delivery in left.items()])
 
     async def bury(self, message: Message, history: Retried, error: MemoreeError, *, tries: int = 1) -> None:
         """Make it a dead letter, however long the queue does not answer."""
         log.warning("message %s becomes a dead letter: %s: %s", message.message_id, error.code, error.message)
         await insisting(lambda: self._site.dead.bury(message, history, error, tries=tries))
 
-    async def _decide(self, delivery: Delivery) -> bool:
-        message, tenant = delivery.message, delivery.content.tenant
-        store = self._site.tenancy(tenant).store
-        tries = Tries(store, tenant, message.message_id, suspect=delivery.suspect)
+    async def _decide(self, delivery: Delivery, tries: Tries) -> bool:
+        message = delivery.message
         reason = "the process that applied it ended each time"
         pause = RETRY_SECONDS_MIN
-        while (number := await tries.begin()) is not None:
+        number: int | None = None
+        while True:
             try:
-                await self._apply(delivery)
+                async with AsyncExitStack() as turn:
+                    await self._take(turn, delivery)
+                    if (number := await tries.begin()) is None:
+                        break
+                    await self._apply(delivery, tries, turn)
             except MemoreeError as refusal:
-                await self.bury(message, delivery.history, refusal, tries=number)
+                await self.bury(message, delivery.history, refusal, tries=number or 1)
                 await tries.forget()
                 return False
             except (Outage, ObjectStoreError, QueueError) as outage:
                 log.warning("message %s waits: %s", message.message_id, outage)
                 await tries.take_back()
+                self._submitter.doubt(delivery.content.tenant)
             except Failure as failure:
                 reason = str(failure)
                 log.error("message %s failed: %s", message.message_id, reason)
@@ -130,13 +144,28 @@ class Judge:
         await tries.forget()
         return False
 
-    async def _apply(self, delivery: Delivery) -> None:
+    async def _take(self, turn: AsyncExitStack, delivery: Delivery) -> None:
+        """The right to try, until `turn` is closed; nobody keeps it who only waits. What a worker may have died of is
+        tried one at a time, or each death would count against all of them; and of each tenant one is in that line, so
+        that none stands behind all that another has there."""
+        if delivery.suspect:
+            tenant = delivery.content.tenant
+            await turn.enter_async_context(self._one_suspect_of.setdefault(tenant, asyncio.Lock()))
+            await turn.enter_async_context(self._one_suspect)
+        await turn.enter_async_context(self._in_flight)
+
+    async def _apply(self, delivery: Delivery, tries: Tries, turn: AsyncExitStack) -> None:
         """Raises the refusal, `Outage` or what an outage raises, and `Failure` for everything else."""
+
+        async def waiting() -> None:
+            await tries.take_back()
+            await turn.aclose()
+
         try:
             if delivery.history.by_hand and await self._submitter.superseded(delivery.content):
                 log.info("message %s came too late: its item has a later state", delivery.message.message_id)
             else:
-                await self._submitter.submit(delivery.content)
+                await self._submitter.submit(delivery.content, waiting)
         except (Outage, ObjectStoreError, QueueError):
             raise
         except MemoreeError as error:

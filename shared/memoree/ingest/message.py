@@ -88,7 +88,12 @@ class InlineContent(ArtifactContent):
         try:
             return cls(type="text", data=data.decode("utf-8", errors="strict"))
         except UnicodeDecodeError:
-            return cls(type="base64", data=base64.b64encode(data).decode("ascii"))
+            return cls.encoded(data)
+
+    @classmethod
+    def encoded(cls, data: bytes) -> InlineContent:
+        """As base64, whatever the bytes are. Raises as `of`."""
+        return cls(type="base64", data=base64.b64encode(data).decode("ascii"))
 
 
 class UploadReference(UploadedContent):

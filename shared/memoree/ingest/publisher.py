@@ -12,7 +12,7 @@ from typing import Protocol
 from blake3 import blake3
 
 from memoree import limits
-from memoree.errors import Code, MemoreeError
+from memoree.errors import Code, MemoreeError, shown
 from memoree.ids import UploadId, new_id
 from memoree.ingest.message import (
     Ingest,
@@ -24,6 +24,8 @@ from memoree.ingest.message import (
     to_body,
 )
 from memoree.queue import CommandQueue, MessageTooLarge, OutgoingMessage, QueueError, QueueStats
+from memoree.queue.checks import check_size
+from memoree.queue.sqs_text import wire_bytes
 from memoree.uploads import UploadDeclaration, Uploads
 
 LOOK_SECONDS = 0.5
@@ -35,6 +37,18 @@ SEND_SECONDS_MAX = 120.0
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.1, 5.0
 
 log = logging.getLogger(__name__)
+
+
+class TooLargeToPublish(MemoreeError):
+    """Messages that no queue takes and that no upload makes smaller; all others of the same call were published. The
+    code is `CONTENT_TOO_LARGE`."""
+
+    def __init__(self, reasons: Sequence[tuple[IngestMessage, str]]) -> None:
+        """`reasons` names at least one message, and each with what is wrong with it."""
+        self.reasons = list(reasons)
+        message, reason = self.reasons[0]
+        others = f" ({len(self.reasons)} messages in all)" if len(self.reasons) > 1 else ""
+        super().__init__(Code.CONTENT_TOO_LARGE, f"{_name(message)} was not published: {reason}{others}")
 
 
 class ContentUploads(Protocol):
@@ -92,22 +106,50 @@ class Publisher:
         """Returns when all of them are durably queued, in this order as far as order matters: per source, and there per
         item, with `register` and `checkpoint` in their place.
 
-        Slows down while the queue is deep, and waits while it is full. Raises `QueueError` when the queue does not
-        answer for two minutes: some of the messages may be queued then, and all of them may be published again.
+        Slows down while the queue is deep, and waits while it is full. Raises `TooLargeToPublish` once all others are
+        queued, and `QueueError` when the queue does not answer for two minutes: some of the messages may be queued
+        then, and all of them may be published again.
         """
+        refused: list[tuple[IngestMessage, str]] = []
         for wave in waves(messages):
             await self._room()
-            await self._send([await self._outgoing(message) for message in wave])
+            ready: list[tuple[IngestMessage, OutgoingMessage]] = []
+            for message in wave:
+                try:
+                    # Not a digest of the body: for five minutes the queue would take a message for the repeat of one
+                    # that is a dead letter by now, and drop it.
+                    body, dedup_id = await self._body(message), new_id("ing")
+                    ready.append((message, OutgoingMessage(body, group_of(message), dedup_id)))
+                except MessageTooLarge as error:
+                    refused.append((message, str(error)))
+            refused += await self._send(ready)
+        if refused:
+            raise TooLargeToPublish(refused)
 
-    async def _outgoing(self, message: IngestMessage) -> OutgoingMessage:
+    async def _body(self, message: IngestMessage) -> str:
+        """The message as it travels, in a form that is small enough: as it is; with its content as base64, which JSON
+        and the queue escape nowhere; or with an upload of it. Raises `MessageTooLarge` when there is none."""
         body = to_body(message)
+        size = wire_bytes(body)
         content = message.content if isinstance(message, Ingest) else None
-        if isinstance(content, InlineContent) and len(body.encode()) > limits.INGEST_MESSAGE_BYTES_MAX:
-            reference = await self._uploaded(message.tenant, content.decoded())
-            body = to_body(message.model_copy(update={"content": reference}))
-        # Not a digest of the body: for five minutes the queue would take a message for the repeat of one that is a dead
-        # letter by now, and drop it.
-        return OutgoingMessage(body, group=group_of(message), dedup_id=new_id("ing"))
+        if size > limits.INGEST_MESSAGE_BYTES_MAX and isinstance(content, InlineContent):
+            data = content.decoded()
+            body = to_body(message.model_copy(update={"content": InlineContent.encoded(data)}))
+            if wire_bytes(body) > limits.INGEST_MESSAGE_BYTES_MAX:
+                body = to_body(message.model_copy(update={"content": await self._set_aside(message, data, size)}))
+        check_size(wire_bytes(body))
+        return body
+
+    async def _set_aside(self, message: IngestMessage, data: bytes, size: int) -> UploadReference:
+        try:
+            return await self._uploaded(message.tenant, data)
+        except MemoreeError as error:
+            if error.code is not Code.CONTENT_TOO_LARGE:
+                raise
+            raise MessageTooLarge(
+                f"as a message it has {size} bytes, the most is {limits.INGEST_MESSAGE_BYTES_MAX}, and its content "
+                "cannot be sent as an upload"
+            ) from error
 
     async def _uploaded(self, tenant: str, data: bytes) -> UploadReference:
         upload_id = await self._uploads.send(tenant, data)
@@ -115,25 +157,29 @@ class Publisher:
             type="upload", upload_id=upload_id, blob_hash=blake3(data).hexdigest(), size_bytes=len(data)
         )
 
-    async def _send(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Messages that commute: those that fail are sent again, and may come after the others."""
+    async def _send(self, messages: Sequence[tuple[IngestMessage, OutgoingMessage]]) -> list[tuple[IngestMessage, str]]:
+        """Messages that commute: those that fail are sent again, and may come after the others. Returns those that this
+        queue will never take, with what it says."""
         deadline = time.monotonic() + SEND_SECONDS_MAX
         pause = RETRY_SECONDS_MIN
+        refused: list[tuple[IngestMessage, str]] = []
         while messages:
-            outcomes = await self._queue.send_batch(messages)
+            outcomes = await self._queue.send_batch([outgoing for _, outgoing in messages])
+            told = list(zip(messages, outcomes, strict=True))
+            refused += [(each[0], str(outcome)) for each, outcome in told if isinstance(outcome, MessageTooLarge)]
             failures = [
-                (message, outcome)
-                for message, outcome in zip(messages, outcomes, strict=True)
-                if isinstance(outcome, QueueError)
+                (each, outcome)
+                for each, outcome in told
+                if isinstance(outcome, QueueError) and not isinstance(outcome, MessageTooLarge)
             ]
-            for _, failure in failures:
-                if isinstance(failure, MessageTooLarge) or time.monotonic() >= deadline:
-                    raise failure
+            if failures and time.monotonic() >= deadline:
+                raise failures[0][1]
             messages = [message for message, _ in failures]
             if messages:
                 log.warning("%d messages could not be queued and are sent again: %s", len(messages), failures[0][1])
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_SECONDS_MAX)
+        return refused
 
     async def _room(self) -> None:
         """Back-pressure: a pause that grows with what is waiting, and no end of it while the queue is full."""
@@ -181,6 +227,11 @@ def waves(messages: Sequence[IngestMessage]) -> Iterator[list[IngestMessage]]:
             closed.add(group)
     if wave:
         yield wave
+
+
+def _name(message: IngestMessage) -> str:
+    item = item_of(message)
+    return f"item {shown(item)}" if item is not None else f"the {message.type} of source {shown(message.source.name)}"
 
 
 def _log_lag(stats: QueueStats) -> None:

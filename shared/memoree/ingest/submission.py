@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +33,13 @@ from memoree.service import Reply, Request
 
 PENDING_LOOK_SECONDS_MIN, PENDING_LOOK_SECONDS_MAX = 0.5, 10.0
 """Between two questions what became of a command that the writer has not decided."""
+REPLY_SECONDS_MAX = 2.0
+"""How long a command is waited for before its turn goes to others: a writer that lives decides far sooner."""
 
 SourceKey = tuple[str, Owner, str]
+Waiting = Callable[[], Awaitable[None]]
+"""Told when all that is left is to wait for the writer: nothing that happens to this process is the message's fault
+then, and others may have its turn."""
 
 
 class Outage(Exception):
@@ -56,27 +61,29 @@ class Submitter:
         self._source_ids: OrderedDict[SourceKey, str] = OrderedDict()
         self._known_tenants: set[str] = set()
 
-    async def submit(self, message: IngestMessage) -> None:
+    async def submit(self, message: IngestMessage, waiting: Waiting) -> None:
         """Returns once head covers what the message asks for. Raises `Outage`, what an outage raises, and the refusal
         it met."""
         await self._require_tenant(message.tenant)
         if isinstance(message, Register):
-            return await self._register(message)
+            return await self._register(message, waiting)
         key = _source_key(message)
         remembered = key in self._source_ids
         try:
-            await self._say(message, await self._source_id(message))
+            await self._say(message, await self._source_id(message), waiting)
         except MemoreeError as error:
             if error.code is not Code.NOT_FOUND or not remembered:
                 raise
             # A restore may have taken the source away, and a later registration given its name another id.
             del self._source_ids[key]
-            await self._say(message, await self._source_id(message))
+            await self._say(message, await self._source_id(message), waiting)
 
-    async def submit_many(self, messages: Sequence[Ingest | Withdraw], applied: Callable[[int], None]) -> None:
-        """Tells of each of these messages, by its position, once it is applied and covered by head; what is with the
-        others, `submit` tells. They are of one source and about different items, and name no uploads. Raises as
-        `submit` what concerns all of them."""
+    async def submit_many(
+        self, messages: Sequence[Ingest | Withdraw], applied: Callable[[int], None]
+    ) -> dict[int, AttemptId]:
+        """Tells of each of these messages, by its position, once it is applied and covered by head. Returns those that
+        are in the writer's queue; what is with the others, `submit` tells. They are of one source and about different
+        items, and name no uploads. Raises as `submit` what concerns all of them."""
         first = messages[0]
         await self._require_tenant(first.tenant)
         source_id = await self._source_id(first)
@@ -86,21 +93,28 @@ class Submitter:
                 requests[number] = _request(message, _command(message, source_id))
         numbers = list(requests)
 
-        async def pend(number: int, attempt_id: AttemptId) -> None:
-            # To submit it again would put it into the writer's queue once more.
-            with suppress(MemoreeError, Outage):
-                await self._decided(first.tenant, attempt_id)
-                applied(number)
+        pending: dict[int, AttemptId] = {}
 
-        async with asyncio.TaskGroup() as pending:
+        def replied(position: int, reply: Reply) -> None:
+            if reply.envelope["ok"]:
+                applied(numbers[position])
+            elif (attempt_id := _pending(reply)) is not None:
+                pending[numbers[position]] = attempt_id
 
-            def replied(position: int, reply: Reply) -> None:
-                if reply.envelope["ok"]:
-                    applied(numbers[position])
-                elif (attempt_id := _pending(reply)) is not None:
-                    pending.create_task(pend(numbers[position], attempt_id))
+        await self._site.write_many(first.tenant, list(requests.values()), replied)
+        return pending
 
-            await self._site.write_many(first.tenant, list(requests.values()), replied)
+    async def is_applied(self, tenant: str, attempt_id: AttemptId) -> bool:
+        """Once a command that is in the writer's queue is decided, or nobody can say any more."""
+        try:
+            await self._decided(tenant, attempt_id)
+        except (MemoreeError, Outage):
+            return False
+        return True
+
+    def doubt(self, tenant: str) -> None:
+        """Ask at the next message whether there is such a tenant: it may have been deleted meanwhile."""
+        self._known_tenants.discard(tenant)
 
     async def superseded(self, message: IngestMessage) -> bool:
         """Whether the store knows a later state of the item: then a delivery that comes late would undo it."""
@@ -124,11 +138,11 @@ class Submitter:
 
     # --- sources --------------------------------------------------------------------------------------------------
 
-    async def _register(self, message: Register) -> None:
+    async def _register(self, message: Register, waiting: Waiting) -> None:
         source = await self._look_up(message)
         if source is None:
             try:
-                await self._call(message, _registration(message))
+                await self._call(message, _registration(message), waiting)
             except MemoreeError as error:
                 # By hand meanwhile, perhaps: then the name says whether it is the same source.
                 if error.code is not Code.INVALID_REQUEST or (source := await self._look_up(message)) is None:
@@ -178,12 +192,12 @@ class Submitter:
 
     # --- commands -------------------------------------------------------------------------------------------------
 
-    async def _say(self, message: Ingest | Checkpoint | Withdraw, source_id: str) -> None:
+    async def _say(self, message: Ingest | Checkpoint | Withdraw, source_id: str, waiting: Waiting) -> None:
         if isinstance(message, Ingest) and isinstance(message.content, UploadReference):
             await self._check_reference(message.tenant, message.content)
         command = _command(message, source_id)
         try:
-            await self._call(message, command)
+            await self._call(message, command, waiting)
         except MemoreeError as error:
             if error.code is not Code.IDEMPOTENCY_CONFLICT or not isinstance(message, Ingest):
                 raise
@@ -220,12 +234,14 @@ class Submitter:
         stored = (artifact["kind"], artifact["title"], artifact["media_type"], artifact["blob_hash"], provenance)
         return stored == (message.kind, message.title, message.media_type, digest, message.provenance)
 
-    async def _call(self, message: IngestMessage, command: _Command) -> None:
+    async def _call(self, message: IngestMessage, command: _Command, waiting: Waiting) -> None:
         """Raises `Outage`, and the refusal."""
-        reply = await self._site.service.call(message.tenant, _request(message, command))
+        request = _request(message, command)
+        reply = await self._site.service.call(message.tenant, request, wait_seconds=REPLY_SECONDS_MAX)
         if reply.envelope["ok"]:
             return
         if (attempt_id := _pending(reply)) is not None:
+            await waiting()
             await self._decided(message.tenant, attempt_id)
             return
         error = MemoreeError.from_wire(reply.envelope["error"])

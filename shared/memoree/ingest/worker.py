@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError
@@ -19,6 +19,7 @@ from memoree.ingest.dead import Retried
 from memoree.ingest.judge import Delivery, Judge
 from memoree.ingest.message import IngestMessage, from_body, item_of
 from memoree.ingest.site import IngestSite
+from memoree.ingest.together import all_together
 from memoree.queue import CommandQueue, Message, QueueError
 
 RECEIVE_MESSAGES_MAX = 1000
@@ -56,7 +57,9 @@ class IngestWorker:
             await asyncio.wait((deciding,), timeout=seconds_max)
         finally:
             deciding.cancel()
-            await asyncio.gather(deciding, return_exceptions=True)
+            (outcome,) = await asyncio.gather(deciding, return_exceptions=True)
+        if isinstance(outcome, BaseExceptionGroup):
+            log.error("%d messages were given up by this worker, and will return", len(undecided), exc_info=outcome)
         return list(undecided.values())
 
     async def run(self, queue: CommandQueue, stop: asyncio.Event, *, no_more: asyncio.Event | None = None) -> None:
@@ -69,7 +72,7 @@ class IngestWorker:
         groups: dict[str, list[Message]] = defaultdict(list)
         for message in messages:
             groups[message.group].append(message)
-        await _all(self._decide_group(group, decided) for group in groups.values())
+        await all_together(self._decide_group(group, decided) for group in groups.values())
 
     async def _decide_group(self, messages: Sequence[Message], decided: Decided) -> None:
         chains: dict[str, list[Delivery]] = defaultdict(list)
@@ -79,7 +82,7 @@ class IngestWorker:
             others = [chain for chain in chains.values() if len(chain) > 1 or not chain[0].simple]
             batches = [simple[first : first + BATCH_MESSAGES] for first in range(0, len(simple), BATCH_MESSAGES)]
             chains.clear()
-            await _all(
+            await all_together(
                 [
                     *(self._judge.decide_many(batch, lambda delivery: decided(delivery.message)) for batch in batches),
                     *(self._decide_chain(chain, decided) for chain in others),
@@ -107,8 +110,9 @@ class IngestWorker:
 
     async def _read(self, message: Message) -> Delivery | None:
         """`None` for what is no message, and a dead letter by now."""
-        history = Retried.of(message.body)
+        history = Retried(message.body)
         try:
+            history = Retried.of(message.body)
             return Delivery(message, history, from_body(history.body))
         except MemoreeError as error:
             await self._judge.bury(message, history, error)
@@ -205,7 +209,7 @@ class _Run:
 
         try:
             await self._decide_all(messages, decided)
-        except Exception:
+        except BaseExceptionGroup:
             log.exception("%d messages were given up by this worker, and will return", len(undecided))
             for receipt in undecided:
                 del self._in_hand[receipt]
@@ -249,13 +253,6 @@ class _Run:
             await self._queue.set_visibility(list(self._in_hand.values()), seconds)
         except QueueError as error:
             log.warning("cannot set the visibility of %d messages: %s", len(self._in_hand), error)
-
-
-async def _all(works: Iterable[Coroutine[object, object, None]]) -> None:
-    """All at once. The first exception ends the others, and is raised."""
-    async with asyncio.TaskGroup() as together:
-        for work in works:
-            together.create_task(work)
 
 
 async def _first(task: asyncio.Task[object], stopping: asyncio.Task[object]) -> bool:

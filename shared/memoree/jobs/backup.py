@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 import apsw
 
-from memoree import __version__, limits
+from memoree import __version__, erasures, limits
 from memoree.backup import checkpoint, manifest
 from memoree.backup.packed import PackedFile, pack
 from memoree.backup.record import (
@@ -48,6 +48,10 @@ Progress = Callable[[str], None]
 Result = TypeVar("Result")
 
 
+class _Overtaken(MemoreeError):
+    """`CONFIG_ERROR`: the copy holds something that was erased since."""
+
+
 class Source(Protocol):
     """What a backup needs of a tenant; every `memoree.jobs.source.Tenancy` has it."""
 
@@ -73,10 +77,19 @@ async def create(source: Source, scratch: Path, *, full: bool = False, progress:
     `full` reads and hashes every blob, otherwise a few. `progress` is told each step.
 
     Raises `INTEGRITY_ERROR` when the database, its copy or a blob is not whole, `CONFIG_ERROR` when the backup took
-    too long or its intent was removed, `INTERNAL_ERROR` when the disk fails, `ObjectStoreError`, and what
-    `Tenancy.snapshot` raises. Whatever is raised, what was staged is removed; only where nobody can know whether the
-    record was written, it stays.
+    too long, its intent was removed, its tenant deleted, or something erased twice while it was made, `INTERNAL_ERROR`
+    when the disk fails, `ObjectStoreError`, and what `Tenancy.snapshot` raises. Whatever is raised, what was staged is
+    removed; only where nobody can know whether the record was written, it stays.
     """
+    try:
+        return await _made(source, scratch, full, progress)
+    except _Overtaken:
+        progress("something was erased meanwhile; making it once more")
+        return await _made(source, scratch, full, progress)
+
+
+async def _made(source: Source, scratch: Path, full: bool, progress: Progress) -> BackupRecord:
+    has_head = await _has_head(source.store, source.tenant)
     intent = Intent(new_backup_id(), source.tenant, stored(source.clock()), PROGRAM)
     await source.store.put(_key(intent, INTENT_NAME), intent.to_bytes(), if_absent=True)
     work = scratch / intent.backup_id
@@ -84,6 +97,7 @@ async def create(source: Source, scratch: Path, *, full: bool = False, progress:
         work.mkdir(mode=0o700)
         record = await _staged(source, intent, work, full, progress)
         await _require_intent(source.store, intent)
+        await _require_unerased(source.store, record)
     except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
         await _remove(source.store, intent)
         raise MemoreeError(Code.INTERNAL_ERROR, f"the backup could not be written: {error}") from error
@@ -94,6 +108,7 @@ async def create(source: Source, scratch: Path, *, full: bool = False, progress:
         await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
     progress("publishing it")
     await _publish(source.store, record)
+    await _require_tenant(source.store, record, has_head)
     return record
 
 
@@ -160,6 +175,36 @@ async def _require_intent(store: ObjectStore, intent: Intent) -> None:
     assert found is not None, "a GET without a condition always has a body"
     if found.date - found.info.last_modified > timedelta(seconds=limits.BACKUP_INTENT_SECONDS_MAX):
         raise _given_up(f"it took more than {limits.BACKUP_INTENT_SECONDS_MAX // 3600} hours")
+
+
+async def _require_unerased(store: ObjectStore, record: BackupRecord) -> None:
+    """Raises `_Overtaken` for a copy that holds what was erased since. An erasure that is recorded after this finds the
+    intent, and says in its receipt that a backup may hold what it erased."""
+    if any(erasure.commit_seq > record.commit_seq for erasure in await erasures.recorded(store, record.tenant)):
+        raise _Overtaken(Code.CONFIG_ERROR, "the backup was given up: something was erased meanwhile; make another")
+
+
+async def _require_tenant(store: ObjectStore, record: BackupRecord, had_head: bool) -> None:
+    """Raises `CONFIG_ERROR` when the tenant was deleted while its backup was published, which is removed then: nobody
+    could begin a tenant of that name again, the backup would be taken for one that has lost its head."""
+    has_intent = await _is_there(store, record.key_of(INTENT_NAME))
+    if has_intent and (not had_head or await _has_head(store, record.tenant)):
+        return
+    await store.delete(record.key_of(RECORD_NAME))
+    await _remove(store, record.intent)
+    raise _given_up("its tenant was deleted")
+
+
+async def _has_head(store: ObjectStore, tenant: str) -> bool:
+    return await _is_there(store, HeadFile(store, layout.tenant_prefix(tenant)).key)
+
+
+async def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        await store.head(key)
+    except ObjectMissing:
+        return False
+    return True
 
 
 def _present(source: Source) -> PresenceAudit:

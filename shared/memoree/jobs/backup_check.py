@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -20,6 +20,7 @@ import apsw
 from memoree.backup import manifest
 from memoree.backup.database import open_copy
 from memoree.backup.drill import rehearse
+from memoree.backup.erased import only_erased
 from memoree.backup.record import (
     INTENT_NAME,
     RECORD_NAME,
@@ -31,10 +32,11 @@ from memoree.backup.record import (
     is_begun,
     read,
 )
-from memoree.backup.second import WithoutErased, erased_from
+from memoree.backup.second import WithoutErased
 from memoree.database import meta
 from memoree.database.connection import open_writer
 from memoree.database.schema import SCHEMA_VERSION, check_version, create_or_migrate
+from memoree.erasures import Erasure, recorded
 from memoree.errors import not_found
 from memoree.jobs.backup import PROGRAM, Progress, silently
 from memoree.objects import ObjectMissing, ObjectStore
@@ -121,12 +123,20 @@ async def _check(
     progress(f"checking {record.manifest.blobs} blobs and every row")
     audit = WithoutErased(
         (RemoteAudit if full else PresenceAudit)(store, record.tenant, asyncio.get_running_loop()),
-        await erased_from(store, record),
+        await asyncio.to_thread(_erased, database, await recorded(store, record.tenant)),
     )
     if database.exists():
         await asyncio.to_thread(_check_database, record, database, audit, checked)
     if lines.exists():
         await asyncio.to_thread(_check_manifest, record, lines, database, audit, checked)
+
+
+def _erased(database: Path, recorded: Sequence[Erasure]) -> frozenset[str]:
+    """What is not missed. A database that cannot be read proves of no blob that it is not needed."""
+    try:
+        return only_erased(database, recorded) if database.exists() else frozenset()
+    except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
+        return frozenset()
 
 
 async def _intent_faults(store: ObjectStore, record: BackupRecord) -> list[Fault]:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,20 +20,22 @@ import orjson
 from blake3 import blake3
 
 from memoree import clock, limits
-from memoree.backup import record as backups
-from memoree.backup.retention import end_of_erased
 from memoree.crashpoints import reach
 from memoree.data_directory import INGEST_QUEUE_NAME
-from memoree.database import artifacts, claims, condemned, erasures
+from memoree.database import artifacts, claims, condemned
+from memoree.database.artifacts import Artifact
+from memoree.database.claims import Claim
 from memoree.envelope import parse
-from memoree.erasures import Erasure, record, recorded
+from memoree.erasures import Erasure, record_missing, recorded, told_by
 from memoree.errors import Code, MemoreeError, erased, not_found
 from memoree.jobs import gc, local_gc
 from memoree.jobs.embedded import EmbeddedTenancy
 from memoree.jobs.replicated import JobSite
+from memoree.jobs.retained import backups_until, blobs_until
 from memoree.jobs.tenancy import Tenancy
 from memoree.objects import ObjectMissing, ObjectStore
 from memoree.objects.blobs import blob_key
+from memoree.objects.filesystem import TEMPORARY_AGE_SECONDS_MAX
 from memoree.operations.erasure import ARTIFACT_PREFIX, OPERATION, StoreErase
 from memoree.queue import QueueError
 from memoree.queue.sqlite_store import scrub
@@ -43,6 +46,8 @@ from memoree.settings import StackSettings
 from memoree.writer.reign import Reign
 
 GONE = "erased"
+TRIES_MAX = 5
+"""Each of which a restore may undo that was under way."""
 IN_THE_COMMIT = (
     "database",
     "full_text_index",
@@ -78,18 +83,22 @@ async def erase_in_directory(tenancy: EmbeddedTenancy, entities: Sequence[str], 
     state: then what is left is done by the next run."""
     result = await _committed(tenancy, entities, reason, names_blobs=False)
     await local_gc.collect(tenancy)
-    await asyncio.to_thread(tenancy.service.scrub)
+    at_work = await asyncio.to_thread(tenancy.service.scrub)
     reach("erasure_scrubbed")
     now = tenancy.clock()
     ingest_queue = tenancy.service.data_dir / INGEST_QUEUE_NAME
     if has_queue := ingest_queue.exists():
         await _scrub_queue(ingest_queue)
+    collected_every = timedelta(seconds=limits.DIRECTORY_COLLECTED_EVERY_SECONDS)
+    restored = now + timedelta(seconds=limits.RESTORE_DIRECTORY_SECONDS_MAX) + collected_every
+    written = now + timedelta(seconds=TEMPORARY_AGE_SECONDS_MAX) + collected_every
+    in_copies = retained_until(restored) if at_work.restores else GONE
     return _receipt(
         result,
         {
-            **dict.fromkeys(IN_THE_COMMIT, GONE),
-            "blobs": await _blobs_line(tenancy, now),
-            **await _leftovers(tenancy.store, tenancy.tenant, timedelta()),
+            **dict.fromkeys(IN_THE_COMMIT, in_copies),
+            "blobs": retained_until(max(restored, written)) if any(at_work) else await _blobs_line(tenancy, now),
+            **await _leftovers(tenancy.store, tenancy.tenant, collected_every),
             "queue": retained_until(now + timedelta(seconds=limits.QUEUE_SECONDS_MAX)) if has_queue else GONE,
             **dict.fromkeys(("replicas", "ltx_history", "backups", "second_bucket"), GONE),
         },
@@ -100,13 +109,7 @@ async def erase_in_deployment(site: JobSite, tenant: str, entities: Sequence[str
     """As `erase_in_directory`, of a tenant of a deployment. Its writer loses its reign to this job, which hands the
     tenant back at once: the prefix of a new epoch is the only one that holds nothing of what was."""
     tenancy = site.tenancy(tenant)
-    result = await _committed(tenancy, entities, reason, names_blobs=True)
-    known = await recorded(site.store, tenant)
-    if site.second is not None:
-        for erasure in known:
-            await record(site.second, tenant, erasure)
-    await gc.collect_erased(tenancy)
-    began = await _renewed(site, tenant)
+    result, known, began = await _erased_for_good(site, tenancy, entities, reason)
     for queue in _queue_files(site.settings):
         await _scrub_queue(queue)
     reach("erasure_scrubbed")
@@ -115,21 +118,55 @@ async def erase_in_deployment(site: JobSite, tenant: str, entities: Sequence[str
     collected_every = timedelta(seconds=settings.gc_every_seconds)
     history = timedelta(seconds=settings.point_in_time_seconds + limits.CLOCK_SKEW_SECONDS_MAX)
     pruned_every = timedelta(seconds=settings.backup_every_seconds)
+    kept_until = await blobs_until(site, tenant, known, now)
     return _receipt(
         result,
         {
             **dict.fromkeys(IN_THE_COMMIT, GONE),
-            "blobs": await _blobs_line(tenancy, now),
+            "blobs": GONE if kept_until is None else retained_until(kept_until),
             **await _leftovers(site.store, tenant, collected_every),
             "queue": retained_until(now + timedelta(seconds=limits.QUEUE_SECONDS_MAX)),
             "replicas": retained_until(now + timedelta(seconds=limits.LOCAL_COPY_IDLE_SECONDS_MAX)),
             "ltx_history": retained_until(began + history + collected_every),
-            "backups": await _backups_line(site.store, tenant, known, pruned_every),
+            "backups": await _backups_line([site.store], tenant, known, now, pruned_every),
             "second_bucket": (
-                GONE if site.second is None else await _backups_line(site.second, tenant, known, pruned_every)
+                GONE  # what is in the first one may be on its way there
+                if site.second is None
+                else await _backups_line([site.store, site.second], tenant, known, now, pruned_every)
             ),
         },
     )
+
+
+async def _erased_for_good(
+    site: JobSite, tenancy: Tenancy, entities: Sequence[str], reason: str
+) -> tuple[Json, list[Erasure], datetime]:
+    """The result, every erasure on record, and when the epoch began that holds nothing of it. A restore that was under
+    way may have undone the commit before it was on record."""
+    left = entities
+    for _ in range(TRIES_MAX):
+        result = await _committed(tenancy, left, reason, names_blobs=True)
+        known = await recorded(site.store, tenancy.tenant)
+        if site.second is not None:
+            await record_missing(site.second, tenancy.tenant, known)
+        await gc.collect_erased(tenancy)
+        began = await _renewed(site, tenancy.tenant)
+        if not (left := await _undone(tenancy, left)):
+            return result, known, began
+    raise MemoreeError(Code.TRANSPORT_ERROR, "restores undid it every time; the same command again finishes it")
+
+
+async def _undone(tenancy: Tenancy, entities: Sequence[str]) -> list[str]:
+    """Which of the entities the present holds. Asked after a reign that began with the record written: a restore that
+    claimed the tenant before has either been covered by then, and is seen, or has lost it; one that claims it afterwards
+    reads the record."""
+
+    def held(db: apsw.Connection) -> list[str]:
+        found = {entity_id: _found(db, entity_id) for entity_id in entities}
+        return [entity_id for entity_id, entity in found.items() if entity is not None and entity.erasure_row is None]
+
+    left, _ = await tenancy.snapshot(held)
+    return left
 
 
 async def _committed(tenancy: Tenancy, entities: Sequence[str], reason: str, *, names_blobs: bool) -> Json:
@@ -139,35 +176,30 @@ async def _committed(tenancy: Tenancy, entities: Sequence[str], reason: str, *, 
     key = f"erase_{blake3(orjson.dumps(wanted, option=orjson.OPT_SORT_KEYS)).hexdigest()}"
     result = await tenancy.submit(OPERATION, wanted, key=key)
     reach("erasure_committed")
-    await _record_all(tenancy, names_blobs=names_blobs)
+    await _record_all(tenancy, result, names_blobs=names_blobs)
     reach("erasure_recorded")
     return dict(result)
 
 
-async def _record_all(tenancy: Tenancy, *, names_blobs: bool) -> None:
-    """Also what an earlier run erased and did not live to record."""
-    known = {erasure.erasure_id for erasure in await recorded(tenancy.store, tenancy.tenant)}
-    found, _ = await tenancy.snapshot(
-        lambda db: [_entry(db, each, names_blobs) for each in erasures.every(db) if each.erasure_id not in known]
-    )
-    for erasure in found:
-        await record(tenancy.store, tenancy.tenant, erasure)
+async def _record_all(tenancy: Tenancy, result: Mapping[str, Any], *, names_blobs: bool) -> None:
+    """Also what an earlier run erased and did not live to record, and what a restore has undone since the commit."""
+    told, _ = await tenancy.snapshot(partial(told_by, with_blobs=names_blobs))
+    erasure_id = result.get("erasure_id")
+    if erasure_id is not None and all(each.erasure_id != erasure_id for each in told):
+        at = clock.stored(tenancy.clock())
+        told.append(Erasure(erasure_id, at, result["commit_seq"], tuple(result["entities"]), ()))
+    await record_missing(tenancy.store, tenancy.tenant, told)
 
 
-def _entry(db: apsw.Connection, erasure: erasures.Erasure, names_blobs: bool) -> Erasure:
-    own = (row.digest.hex() for row in condemned.rows(db) if row.commit_seq == erasure.row_id)
-    return Erasure(
-        erasure_id=erasure.erasure_id,
-        at=erasure.created_at,
-        commit_seq=erasure.row_id,
-        entities=erasures.entities(db, erasure),
-        blobs=tuple(own) if names_blobs else (),
-    )
+def _found(db: apsw.Connection, entity_id: str) -> Artifact | Claim | None:
+    if entity_id.startswith(ARTIFACT_PREFIX):
+        return artifacts.find(db, entity_id)
+    return claims.find(db, entity_id)
 
 
 def _described(db: apsw.Connection, entity_id: str) -> Json:
     kind = "artifact" if entity_id.startswith(ARTIFACT_PREFIX) else "claim"
-    entity = (artifacts if kind == "artifact" else claims).find(db, entity_id)
+    entity = _found(db, entity_id)
     if entity is None:
         not_found(kind, entity_id)
     if entity.erasure_row is not None:
@@ -244,8 +276,8 @@ async def _until(store: ObjectStore, prefix: str, lifetime: timedelta) -> Line:
     return GONE if newest is None else retained_until(newest + lifetime)
 
 
-async def _backups_line(store: ObjectStore, tenant: str, known: Sequence[Erasure], pruned_every: timedelta) -> Line:
-    """Those that were made before an erasure hold what it erased."""
-    found = await backups.records(store, tenant)
-    ends = {each.backup_id: end for each in found if (end := end_of_erased(each, known)) is not None}
+async def _backups_line(
+    stores: Sequence[ObjectStore], tenant: str, known: Sequence[Erasure], now: datetime, pruned_every: timedelta
+) -> Line:
+    ends = await backups_until(stores, tenant, known, now)
     return {backup_id: retained_until(end + pruned_every) for backup_id, end in ends.items()} or GONE

@@ -6,8 +6,10 @@ only when the last of them must be over does the next run have the writer releas
 blobs condemned, which the next run releases.
 
 Rows go only when they are erased, so a blob becomes garbage when its command was refused, its writer died, or a restore
-went back to before it. What an erasure condemned needs no grace, and only a backup under way keeps it: a published one
-is erased again when it is restored.
+went back to before it. What an erasure condemned needs no grace, and a published backup does not keep it that cites it
+from nothing but what was erased, which is erased again when it is restored. In this history that is so of every backup
+and every point in time. A past that a restore gave up may cite it from something else, so it is treated as any garbage
+as long as such a past may come back.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ from typing import Any
 
 import apsw
 
-from memoree import clock, limits
+from memoree import clock, erasures, limits
 from memoree.backup import record
+from memoree.backup.erased import named_blobs, only_erased_in
+from memoree.backup.record import BackupRecord
 from memoree.concurrency import for_each
 from memoree.crashpoints import reach
 from memoree.database import condemned, events
 from memoree.database.condemned import Condemned
+from memoree.erasures import Erasure
 from memoree.ids import new_ulid
 from memoree.jobs.tenancy import Tenancy
 from memoree.objects import ObjectInfo, ObjectMissing, ObjectStoreError
@@ -109,6 +114,10 @@ class _Earlier:
     erased: list[Condemned]
     last_restore: str | None
 
+    @property
+    def erased_digests(self) -> frozenset[str]:
+        return frozenset(row.digest.hex() for row in self.erased)
+
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
@@ -132,35 +141,53 @@ class _Run:
         self._grace = grace
         self._known_backups: set[str] = set()
         """Those whose manifests were held against the candidates."""
+        self._recorded: list[Erasure] = []
+        self._erased: frozenset[str] = frozenset()
+        self._history = 0
         self._report = Collection(tenancy.tenant)
 
     async def run(self) -> Collection:
-        earlier, _ = await self._tenancy.snapshot(_earlier)
-        erased = await self._settle(earlier)
+        earlier = await self._begin()
+        doomed = await self._settle(earlier)
         reach("gc_settled")
-        if await self._is_free():
-            await self._collect(erased, old_enough=None)
-        if self._report.waits_for is None and not self._is_restored_lately(earlier):
+        if self._report.waits_for is None:
+            await self._collect(doomed, old_enough=None)
+        if self._report.waits_for is None:
             await self._collect(await self._garbage(), old_enough=self._now - self._grace.age)
         self._report.condemned, _ = await self._tenancy.snapshot(condemned.count)
         return self._report
 
     async def run_erased(self) -> Collection:
-        earlier, _ = await self._tenancy.snapshot(_earlier)
-        present = await self._looked_at([row.digest.hex() for row in earlier.erased])
-        if await self._is_free():
-            await self._collect(list(present), old_enough=None)
+        earlier = await self._begin()
+        if await self._is_free() and not self._is_restored_lately(earlier):
+            present = set(await self._looked_at(earlier.erased_digests))
+            await self._collect(sorted(present - await self._held_by_backups(present)), old_enough=None)
         return self._report
+
+    async def _begin(self) -> _Earlier:
+        """What was erased is on record from here on, whatever becomes of the rows that condemn it."""
+        told, _ = await self._tenancy.snapshot(partial(erasures.told_by, with_blobs=True))
+        await erasures.record_missing(self._store, self._tenant, told)
+        self._recorded = await erasures.recorded(self._store, self._tenant)
+        earlier, meta = await self._tenancy.snapshot(_earlier)
+        self._history = meta.history
+        self._erased = earlier.erased_digests | named_blobs(self._recorded)
+        return earlier
 
     # --- step 1: what earlier runs left -------------------------------------------------------------------------
 
     async def _settle(self, earlier: _Earlier) -> list[str]:
-        """Have released what no DELETE can be on its way to. Returns the erased blobs that are still there."""
+        """Have released what no DELETE can be on its way to, and what was erased and has to stay like other garbage.
+        Returns the erased blobs that are still there and may go."""
         over = clock.stored(self._now - timedelta(seconds=limits.COLLECT_RELEASE_SECONDS_MIN))
-        present = await self._looked_at([row.digest.hex() for row in earlier.erased])
+        present = set(await self._looked_at(earlier.erased_digests))
+        if self._is_restored_lately(earlier):
+            present = set()
+        elif await self._is_free():
+            present -= await self._held_by_backups(present)
         rows = [*earlier.collected, *(row for row in earlier.erased if row.digest.hex() not in present)]
         await self._release([row.digest.hex() for row in rows if row.condemned_at <= over])
-        return list(present)
+        return sorted(present)
 
     def _is_restored_lately(self, earlier: _Earlier) -> bool:
         """The past that a restore replaced can itself be restored as long as the window lasts: rows that no snapshot
@@ -175,6 +202,7 @@ class _Run:
 
     async def _garbage(self) -> list[str]:
         """Blobs past their grace that neither a row nor a published backup holds, and that are not condemned."""
+        self._known_backups.clear()
         found: set[str] = set()
         async with aclosing(self._old_blobs()) as pages:
             async for page in pages:
@@ -201,14 +229,23 @@ class _Run:
             yield page
 
     async def _held_by_backups(self, digests: Container[str]) -> set[str]:
-        """Those that backups hold whose manifests were not looked through before."""
+        """Those that backups hold which were not looked through before."""
         held: set[str] = set()
         for backup in await record.records(self._store, self._tenant):
             if backup.backup_id not in self._known_backups:
                 async with aclosing(record.manifest_refs(self._store, backup)) as refs:
-                    held |= {ref.digest.hex() async for ref in refs if ref.digest.hex() in digests}
+                    named = {ref.digest.hex() async for ref in refs if ref.digest.hex() in digests}
+                held |= named - await self._unneeded(backup, named)
                 self._known_backups.add(backup.backup_id)
         return held
+
+    async def _unneeded(self, backup: BackupRecord, named: set[str]) -> frozenset[str]:
+        """Of what no row cites, the blobs that the backup cites only from what was erased. Its database has to be asked
+        where its rows may be others than those of this history, which go only when they are erased."""
+        erased = self._erased & named
+        if not erased or backup.history == self._history:
+            return erased
+        return erased & await only_erased_in(self._store, backup, self._recorded)
 
     async def _is_free(self) -> bool:
         """Whether no backup is under way, which would hold everything."""
@@ -239,19 +276,19 @@ class _Run:
         monotonic, instant = self._monotonic(), self._tenancy.clock()
         result = await self._tenancy.submit(condemned.CONDEMN, {"digests": digests}, key=f"gc_{new_ulid()}")
         # A command that condemned nothing names the commit before it, which may be another run's.
-        rows, meta = await self._tenancy.snapshot(partial(_rows_of, digests if result["blobs"] else []))
+        rows, _ = await self._tenancy.snapshot(partial(_rows_of, digests if result["blobs"] else []))
         own = {
             digest: row
             for digest, (row, is_erased) in rows.items()
             if row.condemned_at == result["condemned_at"] and (is_erased or row.commit_seq == result["commit_seq"])
         }
-        return _Sentence(own, meta.history, result["commit_seq"], monotonic, instant)
+        return _Sentence(own, self._history, result["commit_seq"], monotonic, instant)
 
     async def _confirmed(self, sentence: _Sentence, old_enough: datetime | None) -> dict[str, ObjectInfo]:
         """Steps 4 and 5, up to the delete: what is still there, held by nothing, and not written anew."""
         if not await self._is_free():
             return {}
-        held = set() if old_enough is None else await self._held_by_backups(sentence.rows)
+        held = await self._held_by_backups(sentence.rows)
         present = await self._looked_at([digest for digest in sentence.rows if digest not in held])
         if old_enough is None:
             return present

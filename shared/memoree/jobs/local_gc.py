@@ -1,5 +1,6 @@
 """Garbage collection of the blobs in a data directory: rows are checked and files removed inside one transaction, so
-nothing has to be condemned (design §5.5). What an erasure condemned is removed at once, and released as in a bucket."""
+nothing has to be condemned (design §5.5). What is condemned, by an erasure or in a deployment where the database was,
+is removed and released at once: no DELETE of it is on its way here."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from itertools import islice
 
 import apsw
 
-from memoree import clock, limits
+from memoree import limits
 from memoree.database import condemned
 from memoree.ids import new_ulid
 from memoree.jobs.embedded import EmbeddedTenancy
@@ -23,26 +24,35 @@ from memoree.objects.removal import Removal
 async def collect(tenancy: EmbeddedTenancy) -> Collection:
     """One run; writers wait for as long as it takes to look at a thousand files. Raises `TRANSPORT_ERROR` when another
     process keeps the lock, `ObjectStoreError` for a directory that cannot be listed."""
+    await asyncio.to_thread(tenancy.service.remove_abandoned)
     run = _Run(tenancy)
-    erased, _ = await tenancy.snapshot(lambda db: [row for row in condemned.rows(db) if condemned.is_erased(db, row)])
-    await asyncio.to_thread(run.remove, (row.digest.hex() for row in erased), before=None)
+    await run.remove_condemned()
     await asyncio.to_thread(run.remove_garbage)
-    over = clock.stored(tenancy.clock() - timedelta(seconds=limits.COLLECT_RELEASE_SECONDS_MIN))
-    ripe = [row.digest.hex() for row in erased if row.condemned_at <= over and not run.still_has(row.digest.hex())]
-    for batch in _batches(ripe):
-        result = await tenancy.submit(condemned.RELEASE, {"digests": batch}, key=f"gc_{new_ulid()}")
-        run.report.released += result["blobs"]
     run.report.condemned, _ = await tenancy.snapshot(condemned.count)
     return run.report
 
 
+async def collect_condemned(tenancy: EmbeddedTenancy) -> None:
+    """Of a run, what an erasure needs. Raises as `collect`."""
+    await _Run(tenancy).remove_condemned()
+
+
 class _Run:
     def __init__(self, tenancy: EmbeddedTenancy) -> None:
+        self._tenancy = tenancy
         self._service = tenancy.service
         self._store = tenancy.service.store
         self._tenant = tenancy.tenant
         self._before = tenancy.clock() - timedelta(seconds=limits.COLLECT_GRACE_SECONDS_MIN)
         self.report = Collection(tenancy.tenant)
+
+    async def remove_condemned(self) -> None:
+        digests, _ = await self._tenancy.snapshot(lambda db: [row.digest.hex() for row in condemned.rows(db)])
+        await asyncio.to_thread(self.remove, digests, before=None)
+        for batch in _batches(digest for digest in digests if not self._has(digest)):
+            order = {"digests": batch, "unlinked": True}
+            result = await self._tenancy.submit(condemned.RELEASE, order, key=f"gc_{new_ulid()}")
+            self.report.released += result["blobs"]
 
     def remove_garbage(self) -> None:
         keys = self._store.keys_sync(blob_prefix(self._tenant))
@@ -72,7 +82,7 @@ class _Run:
                 self.report.deletes.removed += 1
                 self.report.bytes += size
 
-    def still_has(self, digest: str) -> bool:
+    def _has(self, digest: str) -> bool:
         return self._store.exists_sync(blob_key(self._tenant, digest))
 
 

@@ -10,11 +10,13 @@ import apsw
 
 from memoree.clock import Clock
 from memoree.database.meta import Meta
+from memoree.errors import MemoreeError
 from memoree.jobs.tenancy import submitted
 from memoree.objects import ObjectStore
 from memoree.process_directory import ProcessDirectory
 from memoree.reader.service import ReplicatedService
 from memoree.replication import layout
+from memoree.replication.head import HeadFile
 from memoree.settings import StackSettings
 from memoree.writer.environment import WriterEnvironment
 
@@ -58,3 +60,15 @@ class JobSite:
         """Every tenant that has objects, in any order. Raises `StoreUnavailable`."""
         async for prefix in self.store.children(layout.TENANTS_PREFIX):
             yield prefix.removeprefix(layout.TENANTS_PREFIX).removesuffix("/")
+
+    async def tenants_with_history(self) -> AsyncIterator[str]:
+        """Those to which anything was ever written, or that lost their head: an upload alone makes no tenant."""
+        async for tenant in self.tenants():
+            head = HeadFile(self.store, layout.tenant_prefix(tenant))
+            try:
+                reading = await head.read()
+            except MemoreeError:
+                yield tenant
+                continue
+            if await head.has_remains() if reading is None else reading.head.prefix is not None:
+                yield tenant

@@ -21,7 +21,7 @@ import apsw
 from memoree import clock, limits
 from memoree.backup.record import INTENT_NAME, BackupRecord, Intent, fetch_checkpoint, find, in_use, new_backup_id
 from memoree.database.condemned import Condemned
-from memoree.erasures import Erasure, recorded
+from memoree.erasures import Erasure, record_missing, recorded, told_by
 from memoree.errors import Code, MemoreeError
 from memoree.ids import new_ulid
 from memoree.jobs.backup import PROGRAM, Progress, silently
@@ -319,6 +319,8 @@ class _Origin:
     erasures: Sequence[Erasure] = ()
     fetched: bool = False
     adopted: Adopted | None = None
+    erased: Sequence[Erasure] = ()
+    """Of which the adopted database tells."""
 
     async def read_erasures(self) -> Sequence[Erasure]:
         """Also those of the tenant that the past belongs to, wherever they are recorded."""
@@ -347,18 +349,31 @@ class _Origin:
             clock=self.site.writer.clock,
         )
         self.adopted = adopt(db, head, adoption)
+        self.erased = told_by(db, with_blobs=True)
 
 
 async def _reign_once(site: JobSite, target: str, origin: _Origin) -> Adopted:
     """Begin an epoch with the past and give it up at once: the next writer continues it."""
     reign = await _begin(site, target, origin)
     try:
+        await _record_erased(site, target, origin.erased)
         with suppress(HeadLost):  # head has covered it, and somebody went on from there
             await reign.settle()
     finally:
         await reign.abandon()
     assert origin.adopted is not None, "no reign begins otherwise"
     return origin.adopted
+
+
+async def _record_erased(site: JobSite, target: str, erased: Sequence[Erasure]) -> None:
+    """Of erasures that never took place there is no record, so head moves first. It is no failure of a restore that is
+    done: the next collection of garbage records what is not."""
+    for store in (site.store, site.second):
+        if store is not None:
+            try:
+                await record_missing(store, target, erased)
+            except ObjectStoreError as error:
+                log.warning("the erasures of tenant %s are not all recorded yet: %s", target, error)
 
 
 async def _begin(site: JobSite, target: str, origin: _Origin) -> Reign:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
+from memoree import limits
 from memoree.backup.database import copy_database, open_copy
 from memoree.backup.staging import claim_staging, remove_abandoned
 from memoree.data_directory import DATABASE_NAME, OBJECTS_NAME
@@ -24,10 +26,13 @@ from memoree.database.compaction import compact
 from memoree.database.connection import open_writer
 from memoree.database.meta import Meta
 from memoree.embedded import LOCAL_TENANT, EmbeddedService
-from memoree.erasures import Erasure, recorded
+from memoree.erasures import Erasure, record_missing, recorded, told_by
 from memoree.errors import Code, MemoreeError, shown
+from memoree.jobs.embedded import EmbeddedTenancy
+from memoree.jobs.local_gc import collect_condemned
 from memoree.jobs.restore import Options, Restored
 from memoree.jobs.restore_blobs import Brought, bring_blobs, carried_over, needed_blobs
+from memoree.objects import ObjectStoreError
 from memoree.objects.audit import DirectoryAudit
 from memoree.objects.blobs import LocalBlobStore
 from memoree.objects.copying import Place
@@ -56,21 +61,25 @@ async def restore_directory(
     """
     options = options or Options()
     require_backup(backup)
-    source = Place(FilesystemStore(backup / OBJECTS_NAME), LOCAL_TENANT)
+    source = _place(backup)
     present, _ = await asyncio.to_thread(service.snapshot, meta.read)
     _require_replaceable(present, options)
-    erasures = await _erasures(service, source)
+    began = time.monotonic()
     try:
         with _staging(data_dir) as directory:
             staged = directory / DATABASE_NAME
+            told, _ = await asyncio.to_thread(service.snapshot, told_by)
+            erasures = await _erasures(service.store, source, told)  # an erasure that is later sees the staging
             options.progress("copying and checking the database")
             past = await asyncio.to_thread(_stage, backup / DATABASE_NAME, staged, source, options)
             options.progress("copying its blobs")
             blobs = await _bring(source, service, staged, erasures, options)
             options.progress("replacing the database")
-            adopted = await asyncio.to_thread(_replace, service, backup, staged, erasures, options)
+            adopted = await asyncio.to_thread(_replace, service, backup, staged, began, options)
     except (OSError, apsw.FullError, apsw.IOError, apsw.CantOpenError) as error:
         raise MemoreeError(Code.INTERNAL_ERROR, f"the restore could not be written: {error}") from error
+    with suppress(MemoreeError, ObjectStoreError):  # a collection does it too: what was brought may be erased by now
+        await collect_condemned(EmbeddedTenancy(service))
     return Restored(
         tenant=LOCAL_TENANT,
         asked={"backup": str(backup)},
@@ -94,12 +103,22 @@ def _require_replaceable(present: Meta, options: Options) -> None:
         )
 
 
-async def _erasures(service: EmbeddedService, source: Place) -> list[Erasure]:
-    found = [
-        *await recorded(service.store, LOCAL_TENANT),
-        *await recorded(source.store, source.tenant),
-    ]
+def _place(backup: Path) -> Place:
+    return Place(FilesystemStore(backup / OBJECTS_NAME), LOCAL_TENANT)
+
+
+async def _erasures(store: FilesystemStore, source: Place, told: Sequence[Erasure]) -> list[Erasure]:
+    """All that are on record, where those are seen to that the store's database tells of."""
+    await record_missing(store, LOCAL_TENANT, told)
+    found = [*await recorded(store, LOCAL_TENANT), *await recorded(source.store, source.tenant)]
     return list({erasure.erasure_id: erasure for erasure in found}.values())
+
+
+async def _erasures_kept(store: FilesystemStore, source: Place, told: Sequence[Erasure]) -> list[Erasure]:
+    """As `_erasures`, and the store has all of them on record: its database will tell of other ones."""
+    found = await _erasures(store, source, told)
+    await record_missing(store, LOCAL_TENANT, found)
+    return found
 
 
 @contextmanager
@@ -142,9 +161,8 @@ async def _bring(
     return blobs
 
 
-def _replace(
-    service: EmbeddedService, backup: Path, staged: Path, erasures: Sequence[Erasure], options: Options
-) -> Adopted:
+def _replace(service: EmbeddedService, backup: Path, staged: Path, began: float, options: Options) -> Adopted:
+    """What is erased by now is erased again: the database tells of it under the lock, on record or not."""
     adopted: list[Adopted] = []
 
     with closing(open_writer(staged, replicated=False)) as db:
@@ -152,6 +170,9 @@ def _replace(
         def prepared(live: apsw.Connection) -> apsw.Connection:
             present = meta.read(live)
             _require_replaceable(present, options)
+            if time.monotonic() - began > limits.RESTORE_DIRECTORY_SECONDS_MAX:
+                raise MemoreeError(Code.TRANSPORT_ERROR, "the restore took too long and was given up; try again")
+            erasures = asyncio.run(_erasures_kept(service.store, _place(backup), told_by(live)))
             if not options.allow_missing_blobs:
                 _require_blobs(service.store, staged, erasures)
             carried = carried_over(staged, erasures, condemned_now(live), service.clock)

@@ -10,6 +10,7 @@ import orjson
 from memoree import clock
 from memoree.objects import ObjectMissing, ObjectStore
 from memoree.replication import layout
+from memoree.replication.head import HeadFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,5 +73,13 @@ async def read_runs(store: ObjectStore, job: str, tenant: str) -> Runs:
 
 
 async def write_runs(store: ObjectStore, job: str, tenant: str, runs: Runs) -> None:
-    """Raises `StoreUnavailable`: then the job may be run once more."""
-    await store.put(layout.job_key(tenant, job), orjson.dumps(asdict(runs)))
+    """Nothing is kept of a tenant that was deleted meanwhile. Raises `StoreUnavailable`: then the job may be run once
+    more."""
+    key = layout.job_key(tenant, job)
+    await store.put(key, orjson.dumps(asdict(runs)))
+    head = HeadFile(store, layout.tenant_prefix(tenant))
+    try:
+        await store.head(head.key)
+    except ObjectMissing:
+        if not await head.has_remains():
+            await store.delete(key)

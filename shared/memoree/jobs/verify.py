@@ -24,7 +24,7 @@ from memoree.concurrency import for_each
 from memoree.database import erasures, meta
 from memoree.database.connection import open_reader
 from memoree.database.meta import Meta
-from memoree.erasures import Erasure
+from memoree.erasures import HOW_TO_MEND, Erasure
 from memoree.errors import MemoreeError, not_found
 from memoree.jobs import backup_check
 from memoree.jobs.backup import Progress, silently
@@ -348,10 +348,11 @@ class _Verification:
             try:
                 Erasure.from_bytes(stored.body)
             except MemoreeError as error:
-                self._verdict.add("erasure", info.key, error.message)
+                self._verdict.add("erasure", info.key, f"{error.message}; {HOW_TO_MEND}")
         for erasure_id in sorted(unrecorded):
             key = layout.erasure_key(self._tenant, erasure_id)
-            self._verdict.add("erasure", key, "is missing: a restore would bring back what it erased")
+            why = "is missing: a restore would bring back what it erased"
+            self._verdict.add("erasure", key, f"{why}; {HOW_TO_MEND}")
 
 
 def _looked_through(path: Path, audit: RemoteAudit | PresenceAudit) -> tuple[Meta, whole_store.Report, list[str]]:

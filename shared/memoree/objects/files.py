@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 from blake3 import blake3
@@ -21,7 +21,8 @@ _R = TypeVar("_R")
 
 
 class Temporary:
-    """A file under a name no reader knows, until it is published."""
+    """A file under a name no reader knows, until it is published. It is locked for as long as somebody works on it, so
+    that what a killed process left can be told from it (`remove_abandoned`)."""
 
     def __init__(self, directory: int, name: str) -> None:
         self._directory = directory
@@ -35,19 +36,26 @@ class Temporary:
 
     def append(self, piece: bytes) -> None:
         if self._descriptor is None:
-            self._descriptor = os.open(self.name, _OPEN_NEW, FILE_MODE, dir_fd=self._directory)
+            self._make()
+        assert self._descriptor is not None
         rest = memoryview(piece)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]
+
+    def _make(self) -> None:
+        while True:
+            self._descriptor = os.open(self.name, _OPEN_NEW, FILE_MODE, dir_fd=self._directory)
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+            if os.fstat(self._descriptor).st_nlink:
+                return
+            self.close()  # it was taken for abandoned before it was locked
 
     def finish(self) -> int:
         """Make what was written durable, and say how many bytes it is."""
         self.append(b"")
         assert self._descriptor is not None
         fsync(self._descriptor)
-        size = os.fstat(self._descriptor).st_size
-        self.close()
-        return size
+        return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -55,7 +63,9 @@ class Temporary:
             os.close(descriptor)
 
     def link_from(self, directory: int, name: str) -> None:
-        """Make this a second name of a file that is there."""
+        """Make this a second name of a file that is there, which others may be doing too."""
+        self._descriptor = os.open(name, OPEN_FILE, dir_fd=directory)
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
         os.link(name, self.name, src_dir_fd=directory, dst_dir_fd=self._directory, follow_symlinks=False)
 
     def refreshed_etag(self) -> str:
@@ -76,6 +86,26 @@ class Temporary:
             os.link(self.name, name, src_dir_fd=self._directory, dst_dir_fd=directory, follow_symlinks=False)
         except FileExistsError as error:
             raise PreconditionFailed(f"{key!r} exists already") from error
+
+
+def remove_abandoned(directory: int, names: Iterable[str]) -> int:
+    """Remove the temporary files that no process works on; how many of them stay."""
+    held = 0
+    for name in names:
+        try:
+            descriptor = os.open(name, OPEN_FILE, dir_fd=directory)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name, dir_fd=directory)
+        except BlockingIOError:
+            held += 1
+        except FileNotFoundError:
+            pass
+        finally:
+            os.close(descriptor)
+    return held
 
 
 def fsync(descriptor: int) -> None:

@@ -47,6 +47,7 @@ from memoree.objects.files import (
     in_thread,
     read_all,
     read_at,
+    remove_abandoned,
     to_the_end,
 )
 
@@ -170,6 +171,15 @@ class FilesystemStore:
             with self._locked(key):
                 os.unlink(name, dir_fd=directory)
             fsync(directory)
+
+    def remove_abandoned_sync(self) -> int:
+        """Remove what killed processes were writing, whatever its age; how many files others are writing now."""
+        with _os_errors(PRIVATE_DIRECTORY, writing=True):
+            self._prepare()
+            with self._directory([PRIVATE_DIRECTORY, "temporary"]) as directory:
+                held = remove_abandoned(directory, _entries(directory))
+                fsync(directory)
+        return held
 
     def list_sync(self, prefix: str, *, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Every object whose key starts with `prefix`, in ascending byte order of keys."""

@@ -29,10 +29,12 @@ class CondemnInput(WireModel):
 
 
 class ReleaseInput(WireModel):
-    """`commit_seq` is the commit of `blobs.condemn` whose own blobs are given up before any DELETE of them was sent."""
+    """`commit_seq` is the commit of `blobs.condemn` whose own blobs are given up before any DELETE of them was sent.
+    `unlinked` says that the blobs are files which nobody deletes but under the writer's lock."""
 
     digests: Digests
     commit_seq: Annotated[int, Field(ge=1)] | None = None
+    unlinked: bool = False
 
 
 class CondemnedBlobs(BaseModel):
@@ -69,7 +71,7 @@ def condemn(tx: Transaction, call: Call[CondemnInput]) -> Applied:
 def release(tx: Transaction, call: Call[ReleaseInput]) -> Applied:
     """The blobs may be cited again: those for which no DELETE can be on its way. The others stay condemned."""
     found = (condemned.find(tx.db, bytes.fromhex(digest)) for digest in dict.fromkeys(call.input.digests))
-    released = [row for row in found if row is not None and _releasable(tx, row, call.input.commit_seq)]
+    released = [row for row in found if row is not None and _releasable(tx, row, call.input)]
     record = ReleasedBlobs(blobs=len(released))
     if not released:
         return Applied(record, tx.meta.commit_seq, created=False)
@@ -91,9 +93,11 @@ def _condemnable(tx: Transaction, digest: bytes) -> tuple[Condemned | None, Cond
     return None
 
 
-def _releasable(tx: Transaction, row: Condemned, commit_seq: int | None) -> bool:
+def _releasable(tx: Transaction, row: Condemned, release: ReleaseInput) -> bool:
     """An erasure's commit is never a run's own: another run may have sent deletes of its blobs."""
-    if row.commit_seq == commit_seq:
+    if release.unlinked:
+        return True
+    if row.commit_seq == release.commit_seq:
         return not condemned.is_erased(tx.db, row)
     age = clock.from_stored(tx.now) - clock.from_stored(row.condemned_at)
     return age >= timedelta(seconds=limits.COLLECT_RELEASE_SECONDS_MIN)

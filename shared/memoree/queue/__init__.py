@@ -6,7 +6,7 @@ no later one of that group is delivered. Adapters: `memoree.queue.sqlite` and `m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,9 +114,12 @@ class DeadLetterBox(Protocol):
         """Durably keep `body` for a delivered message, which is still to be acknowledged. A repeat for the same message
         is allowed: a SQLite queue keeps the first, SQS one per five minutes. Raises `MessageTooLarge`."""
 
-    async def dead_letters(self, *, limit: int) -> list[DeadLetter]:
-        """The oldest dead letters, up to `limit`. SQS shows at most ten of a group that it gave up itself, and none
-        that somebody else is looking at."""
+    def dead_letters(self) -> AsyncGenerator[DeadLetter]:
+        """All dead letters, of which one may come twice; to be closed. A SQLite queue tells them in the order of their
+        sending. SQS shows at most ten of a group that it gave up itself, and none that somebody else looks at."""
+
+    async def find_dead(self, message_ids: Collection[str]) -> list[DeadLetter]:
+        """Those of these dead letters that there are."""
 
     async def remove_dead(self, message_ids: Collection[str]) -> int:
         """Remove dead letters for good; how many there were."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from memoree.queue.sqlite_store import (
     bury,
     dead_letters,
     enqueue,
+    find_dead,
     remove,
     remove_dead,
     set_visible_at,
@@ -32,7 +33,7 @@ from memoree.queue.sqlite_store import (
 from memoree.queue.sqlite_worker import Job, Receive, SqliteWorker
 
 RECEIVE_MESSAGES_MAX = 1000
-DEAD_LETTERS_PAGE_MAX = 1000
+DEAD_LETTERS_PAGE = 100
 
 Result = TypeVar("Result")
 
@@ -97,10 +98,15 @@ class SqliteQueue:
     async def stats(self) -> QueueStats:
         return await self._read(stats)
 
-    async def dead_letters(self, *, after_sequence: int = 0, limit: int = DEAD_LETTERS_PAGE_MAX) -> list[DeadLetter]:
-        """Up to `limit` dead letters in the order of their sending, from the one after the cursor on."""
-        limit = min(limit, DEAD_LETTERS_PAGE_MAX)
-        return await self._read(lambda connection, _now: dead_letters(connection, after_sequence, limit))
+    async def dead_letters(self) -> AsyncGenerator[DeadLetter]:
+        after = 0
+        while page := await self._read(partial(_dead_letters, after)):
+            for letter in page:
+                yield letter
+            after = page[-1].sequence
+
+    async def find_dead(self, message_ids: Collection[str]) -> list[DeadLetter]:
+        return await self._read(lambda connection, _now: find_dead(connection, message_ids))
 
     async def bury(self, message: Message, *, body: str, reason: str) -> None:
         await self._write(lambda connection, now: bury(connection, message, body, reason, now), durable=True)
@@ -133,6 +139,10 @@ class SqliteQueue:
 
 def _enqueue(messages: Sequence[OutgoingMessage], connection: apsw.Connection, now: float) -> list[str]:
     return enqueue(connection, messages, now)
+
+
+def _dead_letters(after_sequence: int, connection: apsw.Connection, _now: float) -> list[DeadLetter]:
+    return dead_letters(connection, after_sequence, DEAD_LETTERS_PAGE)
 
 
 def _refusal(message: OutgoingMessage) -> QueueError | None:

@@ -87,6 +87,7 @@ CREATE TABLE dead_letter (
 CREATE INDEX dead_letter_by_time ON dead_letter (dead_at);
 """
 
+_DEAD_LETTER = "sequence, message_id, group_id, body, receive_count, sent_at, dead_at, reason"
 NEXT_TURN = "(SELECT coalesce(max(turn), 0) + 1 FROM message_group)"
 
 
@@ -349,13 +350,16 @@ def remove_dead(connection: apsw.Connection, message_ids: Collection[str]) -> in
 
 
 def dead_letters(connection: apsw.Connection, after_sequence: int, limit: int) -> list[DeadLetter]:
-    rows = _rows(
-        connection,
-        "SELECT sequence, message_id, group_id, body, receive_count, sent_at, dead_at, reason"
-        " FROM dead_letter WHERE sequence > ? ORDER BY sequence LIMIT ?",
-        (after_sequence, limit),
+    statement = f"SELECT {_DEAD_LETTER} FROM dead_letter WHERE sequence > ? ORDER BY sequence LIMIT ?"  # noqa: S608
+    return [DeadLetter(*row) for row in _rows(connection, statement, (after_sequence, limit))]
+
+
+def find_dead(connection: apsw.Connection, message_ids: Collection[str]) -> list[DeadLetter]:
+    statement = (
+        f"SELECT {_DEAD_LETTER} FROM dead_letter"  # noqa: S608
+        " WHERE message_id IN (SELECT value FROM json_each(?)) ORDER BY sequence"
     )
-    return [DeadLetter(*row) for row in rows]
+    return [DeadLetter(*row) for row in _rows(connection, statement, (_json_array(message_ids),))]
 
 
 def _forget_old_dead_letters(connection: apsw.Connection, now: float) -> None:

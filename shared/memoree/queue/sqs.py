@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from memoree.queue import MESSAGE_BYTES_MAX, Message, MessageTooLarge, OutgoingMessage, QueueError, QueueStats
 from memoree.queue.checks import body_bytes, check_outgoing, check_size
+from memoree.queue.sqs_text import ESCAPED_ATTRIBUTE, ESCAPED_ATTRIBUTE_BYTES, escaped, unescaped
 
 if TYPE_CHECKING:
     from types_aiobotocore_sqs import SQSClient
@@ -48,12 +48,6 @@ RELEASE_SECONDS_MAX = 5.0
 CONNECTIONS_MAX = 64
 
 STALE_RECEIPT_CODES = frozenset({"ReceiptHandleIsInvalid", "InvalidReceiptHandle", "MessageNotInflight"})
-
-UNSENDABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that SQS refuses. A body that holds one travels with these, and `%`, as `%` and four hex digits."""
-
-ESCAPED_ATTRIBUTE = "escaped"
-ESCAPED_ATTRIBUTE_BYTES = len(ESCAPED_ATTRIBUTE) + len("String") + len("1")
 
 BatchRequest = Callable[..., Coroutine[Any, Any, Any]]
 Result = TypeVar("Result")
@@ -311,19 +305,18 @@ def _entry(message: OutgoingMessage) -> Mapping[str, Any]:
         "MessageGroupId": message.group,
         "MessageDeduplicationId": message.dedup_id,
     }
-    if not UNSENDABLE.search(message.body):
+    if (text := escaped(message.body)) is None:
         return fields
-    escaped = re.sub(f"%|{UNSENDABLE.pattern}", lambda found: f"%{ord(found[0]):04x}", message.body)
-    check_size(body_bytes(escaped) + ESCAPED_ATTRIBUTE_BYTES)
+    check_size(body_bytes(text) + ESCAPED_ATTRIBUTE_BYTES)
     attributes = {ESCAPED_ATTRIBUTE: {"DataType": "String", "StringValue": "1"}}
-    return {**fields, "MessageBody": escaped, "MessageAttributes": attributes}
+    return {**fields, "MessageBody": text, "MessageAttributes": attributes}
 
 
 def delivered(raw: MessageTypeDef) -> Message:
     """A delivery as `ReceiveMessage` answers it."""
     body = raw["Body"]
     if ESCAPED_ATTRIBUTE in raw.get("MessageAttributes", {}):
-        body = re.sub("%([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), body)
+        body = unescaped(body)
     attributes = raw["Attributes"]
     return Message(
         message_id=raw["MessageId"],

@@ -9,6 +9,7 @@ from memoree.command import ClaimCheck, to_message
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
 from memoree.queue import OutgoingMessage
+from memoree.queue.sqs_text import wire_bytes
 from memoree.reader.environment import ReaderEnvironment
 from memoree.replication import layout
 from memoree.service import Request, new_command
@@ -17,15 +18,14 @@ from memoree.service import Request, new_command
 async def outgoing(
     environment: ReaderEnvironment, tenant: str, request: Request, *, history: int, group: str
 ) -> tuple[AttemptId, OutgoingMessage]:
-    """A new attempt at the request, and its message; a large command is parked in the store. Raises
-    `StoreUnavailable`."""
+    """A new attempt at the request, and its message; one that is large on the queue is parked in the
+    store. Raises `StoreUnavailable`."""
     command = new_command(tenant, request.call, history=history, clock_now=environment.clock)
     body = to_message(command, request.envelope)
-    if len(body) > limits.COMMAND_BYTES_MAX:
+    message = body.decode()
+    if wire_bytes(message) > limits.COMMAND_BYTES_MAX:
         await environment.store.put(layout.parked_command_key(tenant, command.attempt_id), body)
         message = ClaimCheck(command.attempt_id, tenant, blake3(body).digest()).to_message()
-    else:
-        message = body.decode()
     return command.attempt_id, OutgoingMessage(message, group=group, dedup_id=command.attempt_id)
 
 

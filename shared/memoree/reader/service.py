@@ -346,16 +346,13 @@ class ReplicatedService:
             stats = await self._queue.stats()
         except QueueError as error:
             return Check("queue", ok=False, detail=str(error))
-        age = stats.oldest_age_seconds or 0.0
-        ok = age <= QUEUE_AGE_SECONDS_MAX
-        detail = "" if ok else f"the oldest command has waited {age:.1f} s: is the writer running?"
-        measures = {
-            "waiting": stats.waiting,
-            "in_flight": stats.in_flight,
-            "dead": stats.dead,
-            "oldest_age_seconds": age,
-        }
-        return Check("queue", ok=ok, detail=detail, measures=measures)
+        measures: dict[str, float] = {"waiting": stats.waiting, "in_flight": stats.in_flight, "dead": stats.dead}
+        detail = ""
+        if (age := stats.oldest_age_seconds) is not None:  # SQS tells it to CloudWatch alone
+            measures["oldest_age_seconds"] = age
+            if age > QUEUE_AGE_SECONDS_MAX:
+                detail = f"the oldest command has waited {age:.1f} s: is the writer running?"
+        return Check("queue", ok=not detail, detail=detail, measures=measures)
 
     async def _check_replicas(self) -> Check:
         alarmed, ages = self._replicas.alarmed_tenants, self._replicas.ages()

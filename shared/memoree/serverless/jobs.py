@@ -69,13 +69,15 @@ class JobFailed(Exception):
 
 
 class JobFunction:
-    """A handler for Lambda. `measured` are the metrics that the job tells, so that they are told as zero too."""
+    """A handler for Lambda. `measured` are the metrics that the job tells, so that they are told as zero too; `unborn`
+    says whether it also works on tenants that have objects and no history."""
 
-    def __init__(self, name: str, job: Job, measured: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, job: Job, measured: tuple[str, ...] = (), *, unborn: bool = False) -> None:
         self.container = Container(lambda: job_site(StackSettings()))
         self._name = name
         self._job = job
         self._measured = measured
+        self._unborn = unborn
 
     def __call__(self, event: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """The report. Raises `JobFailed`, and `CONFIG_ERROR` for an event that is not one of this job."""
@@ -98,7 +100,7 @@ class JobFunction:
 
     async def _run(self, site: JobSite, asked: JobEvent, seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + seconds
-        tenants = [asked.tenant] if asked.tenant is not None else [tenant async for tenant in site.tenants()]
+        tenants = [asked.tenant] if asked.tenant is not None else await self._all(site)
         random.shuffle(tenants)  # whom time did not suffice for, it does another day
         findings: dict[str, Finding] = {}
         for tenant in tenants:
@@ -115,6 +117,9 @@ class JobFunction:
         log.info("%s", orjson.dumps(report).decode())
         self._tell(findings, unreached)
         return report
+
+    async def _all(self, site: JobSite) -> list[str]:
+        return [tenant async for tenant in (site.tenants() if self._unborn else site.tenants_with_history())]
 
     async def _of_tenant(self, site: JobSite, tenant: str, asked: JobEvent, seconds: float) -> Finding:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal[
+DatabaseKind = Literal[
     "database",
     "schema",
     "counters",
@@ -26,11 +26,11 @@ Kind = Literal[
     "outcome",
     "erasure",
     "integrity_sum",
-    "head",
-    "ledger",
-    "ltx",
-    "backup",
 ]
+"""What can be wrong with one state of a store and its blobs."""
+DeploymentKind = Literal["head", "ledger", "ltx", "backup"]
+"""What can be wrong with how a tenant's states are kept in a bucket."""
+Kind = DatabaseKind | DeploymentKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,14 @@ from memoree.writer.staging import Staged, UnknownCommand, mark_try, stage
 
 log = logging.getLogger(__name__)
 
-STORE_BACK_OFF_SECONDS = 0.3
-DAMAGE_BACK_OFF_SECONDS = 5.0
+LEASE_VISIBILITY_SECONDS = 0.3
 UNKNOWN_BACK_OFF_SECONDS = limits.COMMAND_AGE_SECONDS_MAX / RECEIVE_COUNT_MAX
 """Of commands by a newer program: hidden for so long each time, none is dead before it is too old to be applied."""
+OUTAGE_BACK_OFF_SECONDS_MIN = 0.3
+OUTAGE_BACK_OFF_SECONDS_MAX = 1.1 * UNKNOWN_BACK_OFF_SECONDS
+"""The same for as long as the store or the tenant cannot be used, however often it is tried at the beginning."""
+OUTAGE_SHARE = 0.1
+"""An outage is tried again after this share of the time that it has lasted."""
 FAULT_BACK_OFF_SECONDS = (0.0, 0.3, 1.0, 3.0, 10.0)
 """After faults in a row that ended the reign: every new one costs a restore and an upload of the whole database."""
 
@@ -40,6 +44,7 @@ class TenantActor:
         self._reaped_owner: str | None = None
         """Of the last reign this actor ended: its lease is not waited for."""
         self._faults = 0
+        self._outage_since: float | None = None
         self._turn = asyncio.Lock()
         self.used_at = time.monotonic()
         self.blocked_until = 0.0
@@ -88,14 +93,14 @@ class TenantActor:
                 log.exception("tenant %s: a batch was rolled back", self.tenant)
                 await self._give_back(messages, 0.0, failed)
             except ObjectStoreError as error:
-                await self._give_back(messages, STORE_BACK_OFF_SECONDS, error)
+                await self._sit_out(messages, error)
             except UnknownCommand as error:
                 log.error("tenant %s waits for a newer writer: %s", self.tenant, error)
                 await self._queue.set_visibility(messages, UNKNOWN_BACK_OFF_SECONDS)
             except MemoreeError as error:
                 log.error("tenant %s cannot be written: %s", self.tenant, error)
                 await self._end_reign()
-                await self._give_back(messages, DAMAGE_BACK_OFF_SECONDS, error)
+                await self._sit_out(messages, error)
             except asyncio.CancelledError:
                 await self._end_reign()  # whatever was under way is undecided
                 raise
@@ -105,6 +110,7 @@ class TenantActor:
                 await self._give_back(messages, self._fault_back_off(), error)
             else:
                 self._faults = 0
+                self._outage_since = None
                 self.used_at = time.monotonic()
                 await self._queue.ack(messages)
                 reach("acked")
@@ -212,7 +218,18 @@ class TenantActor:
         log.info("tenant %s: %d messages given back: %s", self.tenant, len(messages), why)
         self.blocked_until = time.monotonic() + seconds
         self._lease_is_held = False
-        await self._queue.set_visibility(messages, min(seconds, STORE_BACK_OFF_SECONDS))
+        await self._queue.set_visibility(messages, min(seconds, LEASE_VISIBILITY_SECONDS))
+
+    async def _sit_out(self, messages: Sequence[Message], why: BaseException) -> None:
+        """Nothing can be decided now, and nobody knows until when. Every delivery counts: so the messages stay hidden
+        until it is tried again."""
+        now = time.monotonic()
+        self._outage_since = since = now if self._outage_since is None else self._outage_since
+        seconds = min(max(OUTAGE_BACK_OFF_SECONDS_MIN, OUTAGE_SHARE * (now - since)), OUTAGE_BACK_OFF_SECONDS_MAX)
+        log.info("tenant %s: %d messages wait for %.1f s: %s", self.tenant, len(messages), seconds, why)
+        self.blocked_until = now + seconds
+        self._lease_is_held = False
+        await self._queue.set_visibility(messages, seconds)
 
 
 _POISONED = MemoreeError(
