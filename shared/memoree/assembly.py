@@ -85,7 +85,7 @@ async def embedded_ingestion(data_dir: Path) -> AsyncIterator[Ingestion]:
         dead = DeadLetters(queue, queue, clock.utc_now)
         tenancy = EmbeddedTenancy(service)
         worker = IngestWorker(IngestSite(service, one_by_one(service), lambda _tenant: tenancy, knows, dead))
-        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(service.uploads)), worker)
+        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(service.uploads, knows)), worker)
 
 
 # --- stack and cloud --------------------------------------------------------------------------------------------
@@ -180,7 +180,10 @@ async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
         dead = DeadLetters(box, queue, clock.utc_now)
 
         async def knows(tenant: str) -> bool:
-            return named(tenant) or await HeadFile(store, layout.tenant_prefix(tenant)).read() is not None
+            if named(tenant):
+                return True
+            head = HeadFile(store, layout.tenant_prefix(tenant))
+            return await head.read() is not None or await head.is_missing()  # damage is waited for
 
         def tenancy(tenant: str) -> ReplicatedTenancy:
             return ReplicatedTenancy(tenant, store, service, clock.utc_now)
@@ -188,7 +191,7 @@ async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
         uploads = Uploads(store, clock.utc_now, through_service=True)
         site = IngestSite(service, service.many_writes.write, tenancy, knows, dead)
         worker = IngestWorker(site, visibility_seconds=settings.ingest_visibility_seconds)
-        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(uploads)), worker)
+        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(uploads, knows)), worker)
 
 
 def _tenants_of_tokens(settings: StackSettings) -> Callable[[str], bool]:

@@ -54,7 +54,7 @@ def test_a_backup_that_holds_what_was_erased_meanwhile_is_made_once_more(filled:
         assert filled.backup_keys() == []
 
 
-@pytest.mark.proves("operations-13", "operations-14")
+@pytest.mark.proves("operations-13")
 def test_a_receipt_counts_backups_that_may_yet_be_published_in_either_bucket(filled: Workshop, tmp_path: Path) -> None:
     second = FilesystemStore(tmp_path / "second")
     old = filled.back_up()

@@ -181,7 +181,7 @@ def test_what_was_erased_goes_from_the_second_bucket_at_once_unless_it_was_store
     assert second.blobs == [digest(LONG_TEXT)] and verified(filled, second, again.backup_id).ok
 
 
-@pytest.mark.proves("operations-15")
+@pytest.mark.proves("operations-23")
 def test_a_blob_that_something_else_cites_is_copied_and_kept_however_often_it_was_erased(
     filled: Workshop, second: Second
 ) -> None:

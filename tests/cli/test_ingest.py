@@ -86,6 +86,18 @@ def test_a_line_that_is_no_message_is_named_and_those_before_it_are_applied(proj
     assert project.run("ingest", "push", "-", stdin=lines(item("page-1"))).result["dead_letters"] == 0
 
 
+@pytest.mark.parametrize(("changes", "reason"), [({"tenant": "stranger"}, "tenant"), ({"title": ""}, "title")])
+def test_content_is_uploaded_only_for_a_message_that_stands(
+    changes: dict[str, Any], reason: str, project: Shell
+) -> None:
+    content = {"type": "text", "data": "x" * (limits.INGEST_INLINE_BYTES_MAX + 1)}
+    refused = project.run("ingest", "push", "-", stdin=lines(REGISTER, item("large", content=content, **changes)))
+    error = refused.refused("INVALID_REQUEST", 2)
+    assert "line 2" in error["message"] and reason in error["message"]
+    stored = [path for path in project.cwd.parent.rglob("*") if path.is_file() and path.stat().st_size > 128 * 1024]
+    assert [path for path in stored if "uploads" in str(path) or "stranger" in str(path)] == []
+
+
 def test_naming_no_letter_and_naming_all_besides_some_are_mistakes(project: Shell) -> None:
     for change in ("retry", "drop"):
         for line in ((), ("some-letter", "--all")):

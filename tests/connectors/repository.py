@@ -10,17 +10,19 @@ from pathlib import Path
 
 @dataclass
 class Repository:
-    """A repository with a working tree, on branch `main`. Commits are a minute apart."""
+    """A repository with a working tree, on branch `main`. Commits are a minute apart, unless `at` says when all of
+    them are made."""
 
     path: Path
     minutes: int = field(default=0)
+    at: str | None = None
 
     def __post_init__(self) -> None:
         self.path.mkdir(parents=True)
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *arguments: str) -> str:
-        at = f"2026-03-02T20:{self.minutes % 60:02}:00+01:00"
+        at = self.at or f"2026-03-02T20:{self.minutes % 60:02}:00+01:00"
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.path),

@@ -13,6 +13,7 @@ import pytest
 from connectors.memory import WORKSPACE, Memory
 from connectors.test_end_to_end import work_off
 from e2e.deployment import PROGRAM, environment, memoree
+from memoree.cli.jobs import say
 from memoree.data_directory import INGEST_QUEUE_NAME
 from memoree.ingest.message import Ingest, from_body
 from memoree.limits import INGEST_INLINE_BYTES_MAX
@@ -113,6 +114,13 @@ async def _received(urls: QueueUrls, endpoint: SqsEndpoint) -> list[str]:
         await queue.close()
 
 
+@pytest.mark.proves("fault-35")
+def test_names_that_are_told_do_not_reach_the_terminal_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    say("skipped \x1b]0;owned\x07\u202efdp.md: git said \x9b2J\nand went on")
+
+    assert capsys.readouterr().err == "skipped \\x1b]0;owned\\x07\\x202efdp.md: git said \\x9b2J\nand went on\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -120,6 +128,7 @@ async def _received(urls: QueueUrls, endpoint: SqsEndpoint) -> list[str]:
         (("directory", "DOCS", "--source", "s", "--workspace", "w"), "given together"),
         (("directory", "DOCS", "--source", "s", *WORKSPACE, "--queue", "sqlite:///q", "--data", "/d"), "one of them"),
         (("directory", "DOCS", "--source", "s", *WORKSPACE, "--tenant", "other"), "has the tenant local alone"),
+        (("directory", "DOCS", "--source", "s", *WORKSPACE, "--include", "[z-a].md"), "'[z-a].md' is no pattern"),
         (("s3", "http://bucket", "--source", "s", *WORKSPACE), "is not s3://BUCKET"),
     ],
 )

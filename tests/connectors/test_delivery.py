@@ -12,7 +12,8 @@ from memoree import limits
 from memoree.connectors import Change, Gone, Item, Reached, Settle, Skipped, Unchanged
 from memoree.connectors.state import State
 from memoree.errors import Code, MemoreeError
-from memoree.ingest.message import InlineContent
+from memoree.ingest.message import Ingest, IngestMessage, InlineContent
+from memoree.ingest.publisher import Publisher, TooLargeToPublish
 from memoree.queue import QueueError
 
 
@@ -158,7 +159,6 @@ def test_settling_hands_over_and_remembers_at_once(runs: Runs) -> None:
 )
 def test_an_item_that_no_message_can_carry_is_told_and_the_others_go_on(runs: Runs, spoiled: Item, reason: str) -> None:
     from memoree.connectors.outlets import NoUploads
-    from memoree.ingest.publisher import Publisher
     from memoree.queue.sqlite import SqliteQueue
 
     class Unaided(Outbox):
@@ -175,6 +175,52 @@ def test_an_item_that_no_message_can_carry_is_told_and_the_others_go_on(runs: Ru
     assert summary.skipped[0].where == "a"
     assert reason in summary.skipped[0].reason
     assert runs.state(lambda state: state.sent("a")) is None
+
+
+@pytest.mark.proves("operations-56")
+def test_an_item_that_is_too_large_as_it_is_written_is_told_and_the_others_are_queued(runs: Runs) -> None:
+    """Content, provenance and names have bounds of their own, and together they may have more than a message."""
+    from memoree.connectors.outlets import NoUploads
+    from memoree.queue.sqlite import SqliteQueue
+
+    class Unaided(Outbox):
+        async def publish(self, messages: Sequence[IngestMessage]) -> None:
+            queue = SqliteQueue(runs.state_path.with_name("queue"))
+            refused: list[IngestMessage] = []
+            try:
+                await Publisher(queue, NoUploads()).publish(messages)
+            except TooLargeToPublish as error:
+                refused = [message for message, _ in error.reasons]
+                raise
+            finally:
+                await queue.close()
+                self.messages += [message for message in messages if message not in refused]
+
+    name = '"' * limits.EXTERNAL_ID_BYTES_MAX
+    much = {"much": "x" * (limits.METADATA_BYTES_MAX - 100)}
+    swollen = Item(name, "2", "title", "text/plain", b"\xff" * limits.INGEST_INLINE_BYTES_MAX, much)
+    says = [item(name), swollen, Gone(name, "gone"), item("b"), Gone("c", "never sent"), Reached("c-1")]
+    runs.run(Scripted([item("d")]), Unaided())
+
+    summary, outbox = runs.run(Scripted(says), Unaided())
+
+    assert [(m.external_id, m.external_revision) for m in outbox.delivered] == [(name, "1"), ("b", "1")]
+    assert outbox.withdrawn == [name]
+    assert [skipped.where for skipped in summary.skipped] == [name]
+    assert runs.state(lambda state: (state.cursor, state.sent_count())) == ("c-1", 2)
+
+
+@pytest.mark.proves("operations-56")
+def test_what_no_queue_took_is_not_withdrawn(runs: Runs) -> None:
+    class Refusing(Outbox):
+        async def publish(self, messages: Sequence[IngestMessage]) -> None:
+            await super().publish(messages)
+            if refused := [(message, "too large") for message in messages if isinstance(message, Ingest)]:
+                raise TooLargeToPublish(refused)
+
+    summary, outbox = runs.run(Scripted([item("a"), Gone("a", "gone")]), Refusing())
+
+    assert (outbox.withdrawn, summary.skipped_count, summary.delivered) == ([], 1, 0)
 
 
 def test_another_place_under_the_same_source_is_refused_and_a_move_is_not(runs: Runs) -> None:

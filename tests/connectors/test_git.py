@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from connectors.support import Outbox, Runs, content_of
 from memoree.connectors.git import GitConnector
 from memoree.connectors.names import Wanted
 from memoree.errors import Code, MemoreeError
+from memoree.ingest.message import InlineContent
 from memoree.limits import CONNECTOR_BATCH_ITEMS_MAX
 
 
@@ -156,6 +158,119 @@ def test_a_large_file_is_told_and_the_content_after_it_is_right(
     assert "more than 1000 bytes" in summary.skipped[0].reason
 
 
+# --- what was skipped ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("operations-59")
+def test_a_file_that_was_skipped_is_told_and_tried_by_every_run_until_it_is_delivered(
+    repository: Repository, runs: Runs, tmp_path: Path
+) -> None:
+    small = GitConnector(str(repository.path), tmp_path / "mirror.git", bytes_max=10)
+    repository.commit({"kiln.md": "Cone 6."})
+    large = repository.commit({"kiln.md": "Cone 7, much longer"})
+    told = [runs.run(small)[0] for _ in range(2)]
+    repository.commit({"other.md": "short"})
+
+    _, outbox = runs.run(GitConnector(str(repository.path), tmp_path / "mirror.git"))
+
+    assert [[skipped.where for skipped in summary.skipped] for summary in told] == [[f"kiln.md in commit {large}"]] * 2
+    assert [(m.external_id, content_of(m)) for m in outbox.delivered] == [
+        ("kiln.md", b"Cone 7, much longer"),
+        ("other.md", b"short"),
+    ]
+    assert outbox.one("kiln.md").external_revision == large
+    assert runs.run(small)[0].skipped_count == 0
+
+
+@pytest.mark.proves("operations-59")
+def test_a_file_that_no_message_could_carry_is_tried_again_by_the_next_run(
+    repository: Repository, connector: GitConnector, runs: Runs
+) -> None:
+    class Unaided(Outbox):
+        async def content(self, tenant: str, data: bytes) -> InlineContent:
+            raise MemoreeError(Code.CONTENT_TOO_LARGE, "it needs an api")
+
+    first = repository.commit({"kiln.md": "Cone 6."})
+    told = [runs.run(connector, Unaided())[0].skipped_count for _ in range(2)]
+
+    assert told == [1, 1]
+    assert runs.run(connector)[1].one("kiln.md").external_revision == first
+
+
+@pytest.mark.proves("operations-59")
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_nobody_is_reminded_of_a_skipped_file_that_was_removed(
+    repository: Repository, connector: GitConnector, runs: Runs, tmp_path: Path, rewritten: bool
+) -> None:
+    base = repository.commit({"kiln.md": "short"})
+    repository.commit({"large.md": "much longer"})
+    small = GitConnector(str(repository.path), tmp_path / "mirror.git", bytes_max=10)
+    assert runs.run(small)[0].skipped_count == 1
+    if rewritten:
+        repository.git("reset", "--quiet", "--hard", base)
+    else:
+        repository.commit({"large.md": None})
+
+    runs.run(small)
+    summary, outbox = runs.run(connector)
+
+    assert (summary.skipped_count, outbox.delivered, outbox.withdrawn) == (0, [], [])
+
+
+# --- spellings of one name ----------------------------------------------------------------------------------------
+
+COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "café.md") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.proves("operations-59")
+@pytest.mark.parametrize(("old", "new"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_a_file_whose_name_is_spelled_otherwise_is_not_withdrawn(
+    repository: Repository, connector: GitConnector, runs: Runs, old: str, new: str
+) -> None:
+    repository.commit({old: "au lait"})
+    renamed = repository.commit({old: None, new: "noir"})
+
+    summary, outbox = runs.run(connector)
+
+    assert (outbox.withdrawn, summary.skipped_count) == ([], 0)
+    assert told(outbox)[1:] == [(COMPOSED, renamed, b"noir")]
+
+
+@pytest.mark.proves("operations-59")
+def test_of_twins_the_first_is_delivered_once_and_the_other_when_the_first_is_gone(
+    repository: Repository, connector: GitConnector, runs: Runs
+) -> None:
+    both = repository.commit({COMPOSED: "second", DECOMPOSED: "first"})
+    summary, first = runs.run(connector)
+    assert (told(first), summary.skipped_count) == ([(COMPOSED, both, b"first")], 1)
+    repository.commit({COMPOSED: "second, changed"})
+    summary, other = runs.run(connector)
+    assert (told(other), summary.skipped[0].where.split()[0]) == ([], COMPOSED)
+    left = repository.commit({DECOMPOSED: None})
+
+    summary, outbox = runs.run(connector)
+
+    assert told(outbox) == [(COMPOSED, left, b"second, changed")]
+    assert runs.run(connector)[0].skipped_count == 0
+    removed = repository.commit({COMPOSED: None})
+    assert [m.reason for m in runs.run(connector)[1].messages if m.type == "withdraw"] == [
+        f"removed by commit {removed}"
+    ]
+
+
+@pytest.mark.proves("operations-59")
+def test_a_twin_that_comes_first_takes_the_place_of_the_one_that_was_delivered(
+    repository: Repository, connector: GitConnector, runs: Runs
+) -> None:
+    repository.commit({COMPOSED: "alone"})
+    runs.run(connector)
+    both = repository.commit({DECOMPOSED: "first"})
+
+    summary, outbox = runs.run(connector)
+
+    assert (told(outbox), summary.skipped_count) == ([(COMPOSED, both, b"first")], 1)
+
+
 # --- a history that is no longer the same -----------------------------------------------------------------------
 
 
@@ -227,7 +342,30 @@ def test_dates_that_go_backwards_never_make_a_later_commit_the_earlier_one(
     _, later = runs.run(connector)
 
     instants = [message.observed_at for message in outbox.delivered + later.delivered]
-    assert instants == ["2026-03-02T19:31:00.000000000Z"] * 3
+    assert instants == [
+        "2026-03-02T19:31:00.000000000Z",
+        "2026-03-02T19:31:00.000001000Z",
+        "2026-03-02T19:31:00.000002000Z",
+    ]
+
+
+@pytest.mark.proves("operations-59")
+@pytest.mark.parametrize("at", ["2026-03-02T20:00:00+01:00", "2099-01-01T00:00:00Z", "@253402300799 +0000"])
+def test_a_file_that_is_deleted_restored_and_deleted_again_is_withdrawn_twice(
+    repository: Repository, connector: GitConnector, runs: Runs, at: str
+) -> None:
+    """Two withdrawals of one instant are one delivery on the other side, whose reasons contradict each other."""
+    repository.at = at
+    for content in ("Cone 6.", None, "Cone 6.", None):
+        repository.commit({"kiln.md": content, "other.md": str(content)})
+
+    _, outbox = runs.run(connector)
+
+    told = [message for message in outbox.messages if message.type in ("ingest", "withdraw")]
+    mine = [message.observed_at for message in told if message.external_id == "kiln.md"]
+    assert outbox.withdrawn == ["kiln.md", "kiln.md"]
+    assert mine == sorted(set(mine))
+    assert runs.state(lambda state: state.sent("kiln.md")) is None
 
 
 def test_without_history_a_first_run_begins_with_the_tree(repository: Repository, runs: Runs, tmp_path: Path) -> None:
@@ -284,10 +422,12 @@ def test_the_branch_is_that_of_the_first_run_whatever_is_checked_out_later(
     assert runs.run(connector)[1].messages == []
 
 
-def test_passwords_are_no_part_of_a_locator(tmp_path: Path) -> None:
-    connector = GitConnector("https://ada:secret@git.example/wiki.git", tmp_path)
+@pytest.mark.proves("operations-59")
+@pytest.mark.parametrize("before", ["ada:secret@", "ada:p@ss@", "to@ken@", "@"])
+def test_passwords_are_no_part_of_a_locator(tmp_path: Path, before: str) -> None:
+    connector = GitConnector(f"https://{before}git.example/a@b.git", tmp_path)
 
-    assert connector.locator == "https://git.example/wiki.git"
+    assert connector.locator == "https://git.example/a@b.git"
 
 
 @pytest.mark.parametrize("branch", ["--output=/tmp/x", "no-such-branch", "../../HEAD"])

@@ -4,6 +4,7 @@ import pytest
 
 from memoree.connectors.media_types import as_title, media_type_of, title_of
 from memoree.connectors.names import Wanted, external_id_of
+from memoree.errors import Code, MemoreeError
 from memoree.limits import TITLE_BYTES_MAX
 
 MARKDOWN = "text/markdown; charset=utf-8"
@@ -19,6 +20,7 @@ MARKDOWN = "text/markdown; charset=utf-8"
         ("?.md", ["a.md", "x/b.md"], ["ab.md"]),
         ("[ab].md", ["a.md"], ["c.md", "ab.md"]),
         ("[!ab].md", ["c.md"], ["a.md"]),
+        ("[a&&b].md", ["&.md", "a.md"], ["c.md"]),
         ("a[b.md", ["a[b.md"], ["ab.md"]),
         ("(x|y).md", ["(x|y).md"], ["x.md"]),
         ("cafe\u0301.md", ["caf\u00e9.md"], ["cafe.md"]),
@@ -28,6 +30,17 @@ def test_patterns(pattern: str, matching: list[str], others: list[str]) -> None:
     wanted = Wanted(include=[pattern])
 
     assert [name for name in matching + others if name in wanted] == matching
+
+
+@pytest.mark.proves("fault-35")
+@pytest.mark.parametrize("pattern", ["[z-a].md", "docs/[9-0]"])
+def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+    for given in ({"include": [pattern]}, {"exclude": ["*.txt", pattern]}):
+        with pytest.raises(MemoreeError) as refused:
+            Wanted(**given)
+
+        assert refused.value.code is Code.INVALID_REQUEST
+        assert pattern in refused.value.message
 
 
 def test_hidden_parts_are_wanted_by_no_pattern() -> None:

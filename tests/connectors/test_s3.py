@@ -205,6 +205,42 @@ def test_late_repeated_and_reordered_events_change_nothing(notifying: Bucket, ru
 
 @pytest.mark.proves("operations-60")
 @ministacked
+def test_events_of_a_spelling_that_was_not_delivered_do_not_touch_the_one_that_was(
+    notifying: Bucket, runs: Runs
+) -> None:
+    notifying.put_all({NFD: "first"})
+    runs.run(notifying.follower())
+
+    notifying.put_all({NFC: "other"})
+    summary, twin = runs.run(notifying.follower())
+    notifying.remove(NFC)
+    _, removed = runs.run(notifying.follower())
+
+    assert (twin.delivered, twin.withdrawn, summary.skipped_count) == ([], [], 1)
+    assert (removed.delivered, removed.withdrawn) == ([], [])
+    assert runs.run(notifying.follower())[1].messages == []
+
+
+@pytest.mark.proves("operations-60")
+@ministacked
+def test_of_two_spellings_the_first_is_delivered_and_the_other_once_it_is_told_alone(
+    notifying: Bucket, runs: Runs
+) -> None:
+    notifying.put_all({NFC: "alone"})
+    runs.run(notifying.follower())
+
+    notifying.put_all({NFD: "first"})
+    _, overtaken = runs.run(notifying.follower())
+    notifying.remove(NFD)
+    notifying.put_all({NFC: "alone again"})
+    _, back = runs.run(notifying.follower())
+
+    assert [content_of(message) for message in overtaken.delivered + back.delivered] == [b"first", b"alone again"]
+    assert overtaken.withdrawn + back.withdrawn == []
+
+
+@pytest.mark.proves("operations-60")
+@ministacked
 def test_events_of_others_and_test_events_are_ignored_and_what_is_none_stays(notifying: Bucket, runs: Runs) -> None:
     notifying.put_all({"kiln.md": "Cone 6."})
     Bucket(notifying.name, "", notifying.access).put_all({"outside.md": "not below the prefix"})

@@ -191,7 +191,7 @@ async def _check(deployment: Deployment, opened: Ingestion, rounds: int) -> None
     (found, cursors), meta = await tenancy.snapshot(_items)
     assert found == {(source, f"item-{number}", f"v{rounds - 1}") for source in SOURCES for number in range(ITEMS)}
     assert cursors == dict.fromkeys(SOURCES, f"round-{rounds - 1}")
-    letters = await opened.dead.letters()
+    letters = [letter async for letter in opened.dead.letters()]
     assert {letter.code for letter in letters} == {"REVISION_CONFLICT"}
     assert sorted(letter.summary()["external_revision"] for letter in letters) == sorted(
         f"v{round_}" for round_ in range(rounds)

@@ -104,7 +104,7 @@ class Bench:
             await self.worker.run(self.queue, asyncio.Event(), no_more=no_more)
 
     async def letters(self) -> list[Letter]:
-        return await self.dead.letters()
+        return [letter async for letter in self.dead.letters()]
 
     def rows(self, statement: str, *bindings: object) -> list[Any]:
         return self.service.snapshot(lambda db: db.execute(statement, bindings).fetchall())[0]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 
 import orjson
 import pytest
 
+from memoree import clock
 from memoree.errors import MemoreeError
-from memoree.ingest.dead import Retried
+from memoree.ingest.dead import DeadLetters, Retried
 from memoree.ingest.message import to_body
+from memoree.queue import OutgoingMessage
 
 from .conftest import Bench, at, item, register
 
@@ -90,6 +94,57 @@ def test_a_letter_says_what_its_message_is_about(with_bench: WithBench) -> None:
         assert told.shown()["message"] == orjson.loads(to_body(item()))
         assert poison.shown()["message"] == "glaze"
         assert "type" not in poison.summary()
+
+    with_bench(scenario)
+
+
+@pytest.mark.proves("operations-54")
+def test_every_letter_is_listed_and_found_however_many_there_are(
+    with_bench: WithBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memoree.queue.sqlite.DEAD_LETTERS_PAGE", 2)
+
+    async def scenario(bench: Bench) -> None:
+        await bench.apply(*[item(f"page-{number}") for number in range(5)])
+        listed = await bench.dead.summaries()
+        assert {letter["external_id"] for letter in listed} == {f"page-{number}" for number in range(5)}
+        for letter in listed:
+            assert (await bench.dead.find(letter["letter_id"])).summary() == letter
+
+    with_bench(scenario)
+
+
+@pytest.mark.proves("operations-54")
+@pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=1)])
+def test_all_letters_are_sent_again_once_also_those_that_die_again(ahead: timedelta, with_bench: WithBench) -> None:
+    async def scenario(bench: Bench) -> None:
+        sent: list[OutgoingMessage] = []
+
+        class WorkedOff:
+            async def send(self, message: OutgoingMessage) -> None:
+                sent.append(message)
+                assert len(sent) <= 2, "sent again without end"
+                await bench.queue.send(message)
+                await bench.work_off()
+
+        queue: Any = WorkedOff()
+        await bench.apply(item("a"), item("b"))
+        dead = DeadLetters(bench.queue, queue, lambda: clock.utc_now() + ahead)
+        assert await dead.retry_all() == 2
+        assert [letter.tries for letter in await bench.letters()] == [2, 2]
+        assert await bench.dead.drop_all() == 2
+        assert await bench.letters() == []
+
+    with_bench(scenario)
+
+
+def test_what_dies_after_the_look_for_all_letters_is_not_meant(with_bench: WithBench) -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.apply(item("a"))
+        began = clock.utc_now()
+        await bench.apply(item("b"))
+        assert await DeadLetters(bench.queue, bench.queue, lambda: began).drop_all() == 1
+        assert [letter.summary()["external_id"] for letter in await bench.letters()] == ["b"]
 
     with_bench(scenario)
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from memoree import limits
-from memoree.errors import MemoreeError
+from memoree.errors import Code, MemoreeError
 from memoree.ids import UploadId, new_upload_id
 from memoree.ingest import publisher
 from memoree.ingest.message import Ingest, IngestMessage, InlineContent, UploadReference, from_body, group_of
-from memoree.ingest.publisher import Publisher, waves
-from memoree.queue import MESSAGE_BYTES_MAX, OutgoingMessage, QueueError, QueueStats
+from memoree.ingest.publisher import Publisher, TooLargeToPublish, waves
+from memoree.queue import MESSAGE_BYTES_MAX, MessageTooLarge, OutgoingMessage, QueueError, QueueStats
+from memoree.queue.sqs_text import wire_bytes
 
 from .conftest import checkpoint, item, register, withdraw
 
@@ -142,14 +143,64 @@ def test_large_content_goes_before_its_message() -> None:
         asyncio.run(publishing.content("local", b"x" * (limits.ARTIFACT_BYTES_MAX + 1)))
 
 
-def test_a_message_that_would_be_too_large_sends_its_content_ahead() -> None:
+ESCAPED = {
+    "by JSON": b"\x01" * limits.INGEST_INLINE_BYTES_MAX,  # six characters each
+    "by SQS": "\uffff".encode() + b"%" * (limits.INGEST_INLINE_BYTES_MAX - 3),  # five characters each
+}
+GROWING_PROVENANCE = {"line": "\uffff" + "%" * 20_000}
+
+
+@pytest.mark.proves("operations-53")
+@pytest.mark.parametrize("content", ESCAPED.values(), ids=ESCAPED)
+def test_content_that_grows_on_its_way_goes_in_a_form_that_does_not(content: bytes) -> None:
     queue, shelf = FullQueue(), Shelf()
-    content = b"\x01" * limits.INGEST_INLINE_BYTES_MAX  # six characters of JSON each
     asyncio.run(opened(queue, shelf).publish([item(content=content)]))
     [message] = read(queue)
-    assert isinstance(message.content, UploadReference)
+    assert isinstance(message.content, InlineContent) and message.content.decoded() == content
+    assert shelf.uploads == []
+    assert wire_bytes(queue.sent[0]) <= limits.INGEST_MESSAGE_BYTES_MAX
+
+
+@pytest.mark.parametrize("content", ESCAPED.values(), ids=ESCAPED)
+def test_content_beside_which_nothing_else_fits_goes_ahead(content: bytes) -> None:
+    queue, shelf = FullQueue(), Shelf()
+    message = item(content=content, provenance=GROWING_PROVENANCE)
+    asyncio.run(opened(queue, shelf).publish([message]))
+    [sent] = read(queue)
+    assert isinstance(sent.content, UploadReference)
     assert shelf.uploads == [content]
-    assert len(queue.sent[0]) < MESSAGE_BYTES_MAX
+    assert wire_bytes(queue.sent[0]) < MESSAGE_BYTES_MAX
+
+
+@pytest.mark.proves("operations-53")
+def test_what_fits_in_no_form_is_told_and_everything_else_is_published() -> None:
+    class NoShelf(Shelf):
+        async def send(self, tenant: str, data: bytes) -> UploadId:
+            raise MemoreeError(Code.CONTENT_TOO_LARGE, "nowhere to go")
+
+    queue = FullQueue()
+    content = ESCAPED["by JSON"]
+    first, large, last = item("a"), item("large", content, provenance=GROWING_PROVENANCE), checkpoint("c")
+    hopeless = item("hopeless", provenance={"line": "\uffff" + "%" * 60_000})
+    with pytest.raises(TooLargeToPublish, match="'large' was not published: as a message it has") as told:
+        asyncio.run(opened(queue, NoShelf()).publish([first, large, hopeless, last]))
+    assert [message for message, _ in told.value.reasons] == [large, hopeless]
+    assert [from_body(body) for body in queue.sent] == [first, last]
+
+
+def test_what_the_queue_itself_finds_too_large_is_told_like_that() -> None:
+    class Narrow(FullQueue):
+        async def send_batch(self, messages: Sequence[OutgoingMessage]) -> list[str | QueueError]:
+            outcomes = await super().send_batch(messages)
+            large = [len(message.body) > 1024 for message in messages]
+            return [MessageTooLarge("1 KiB at most") if each else o for each, o in zip(large, outcomes, strict=True)]
+
+    queue = Narrow(failures=[{0}])
+    messages = [item("a"), item("b", b"x" * 2000), item("c")]
+    with pytest.raises(TooLargeToPublish) as told:
+        asyncio.run(opened(queue).publish(messages))
+    assert told.value.reasons == [(messages[1], "1 KiB at most")]
+    assert {message.external_id for message in read(queue)} >= {"a", "c"}
 
 
 @pytest.mark.proves("operations-48")

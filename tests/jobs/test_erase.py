@@ -299,7 +299,7 @@ def test_a_damaged_entry_is_named_and_written_anew_by_the_next_erasure(directory
     assert directory.run("erase", second, "--reason", "b").returncode == 0
     assert key.read_bytes() == sound
     key.rename(entry / "ers_01M8PH26EJXJ6FX1M8AXJ6N993.json")
-    with pytest.raises(MemoreeError, match="ers_01M8PH26EJXJ6FX1M8AXJ6N993[.]json: it is of"):
+    with pytest.raises(MemoreeError, match=r"ers_01M8PH26EJXJ6FX1M8AXJ6N993\.json: it is of"):
         entries(directory)
 
 

@@ -93,6 +93,7 @@ def test_rows_are_looked_at_and_files_removed_while_no_writer_can_write(
     assert is_free(directory.path / LOCK_NAME)
 
 
+@pytest.mark.proves("operations-38")
 def test_an_erased_blob_goes_at_once_and_may_be_stored_again_at_once(directory: Directory) -> None:
     """Files are removed under the writer's lock: no DELETE can still be on its way, as it can in a bucket."""
     blob = directory.orphan(TEXT)
@@ -105,6 +106,7 @@ def test_an_erased_blob_goes_at_once_and_may_be_stored_again_at_once(directory: 
     assert directory.blobs() == {blob}
 
 
+@pytest.mark.proves("operations-41")
 def test_an_erased_blob_whose_file_cannot_be_removed_stays_condemned(
     directory: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,26 +206,34 @@ def erase(store: Store, entity_id: str) -> dict[str, Any]:
     return asyncio.run(erase_in_directory(EmbeddedTenancy(store.service), [entity_id], "asked for"))
 
 
-@pytest.mark.proves("operations-15")
+def erase_unrecorded(store: Store, entity_id: str) -> None:
+    order = {"entities": [entity_id], "reason": "asked for"}
+    asyncio.run(EmbeddedTenancy(store.service).submit("store.erase", order, key="the order"))
+
+
+@pytest.mark.proves("operations-13", "operations-15")
 def test_what_is_erased_during_a_restore_stays_erased(store: Store, tmp_path: Path) -> None:
-    """Given a restore that has brought everything, when another process erases some of it and then the database is
-    replaced, then neither the text nor the blob is there; and the receipt did not say that nothing was."""
+    """Given a restore that knows what was erased, when another process erases a blob before it is brought, and one that
+    is killed before its record a text before the database is replaced, then neither is there; and the receipt did not
+    say that nothing was."""
     said = write(store.service, "Xanthippe said so")["result"]["claim_id"]
     long = put(store.service, LARGE)["result"]["artifact_id"]
     backup = store.backed_up(tmp_path / "backup")
     receipts = []
 
     def meanwhile(step: str) -> None:
+        if step == "copying its blobs":
+            elsewhere(lambda: receipts.append(erase(store, long)))
         if step == "replacing the database":
-            elsewhere(lambda: receipts.extend(erase(store, each) for each in (said, long)))
+            elsewhere(lambda: erase_unrecorded(store, said))
 
     restored = store.restored(backup, Options(replace=True, progress=meanwhile))
     assert restored.erased_again == 2
     assert store.statements() == {""}
     assert list(store.service.store.keys_sync(blob_prefix(LOCAL_TENANT))) == []
     assert store.verified() == []
-    assert all(receipt["stores"]["database"].startswith("retained_until ") for receipt in receipts)
-    assert all(receipt["stores"]["blobs"].startswith("retained_until ") for receipt in receipts)
+    for line in ("database", "blobs"):
+        assert receipts[0]["stores"][line].startswith("retained_until ")
     assert erase(store, said)["stores"]["database"] == "erased"
 
 
@@ -233,8 +241,7 @@ def test_what_is_erased_during_a_restore_stays_erased(store: Store, tmp_path: Pa
 def test_an_erasure_whose_process_was_killed_before_it_was_recorded_is_not_undone(store: Store, tmp_path: Path) -> None:
     secret = write(store.service, "secret")["result"]["claim_id"]
     backup = store.backed_up(tmp_path / "backup")
-    order = {"entities": [secret], "reason": "asked for"}
-    asyncio.run(EmbeddedTenancy(store.service).submit("store.erase", order, key="the order"))
+    erase_unrecorded(store, secret)
     assert store.restored(backup).erased_again == 1
     assert store.statements() == {""}
 
@@ -278,6 +285,7 @@ def test_what_only_rows_told_of_is_on_record_once_they_are_replaced(store: Store
     new.service.close_sync()
 
 
+@pytest.mark.proves("operations-13")
 def test_a_restore_that_takes_too_long_is_given_up(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

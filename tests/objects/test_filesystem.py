@@ -177,6 +177,7 @@ def test_what_a_crash_left_is_removed_after_a_day_and_not_before(tmp_path: Path)
     assert [path.name for path in temporary.iterdir()] == ["young"]
 
 
+@pytest.mark.proves("operations-13")
 def test_what_a_process_is_writing_is_told_from_what_a_killed_one_left(store: FilesystemStore) -> None:
     """Also when the file that is written is another name of one that is there."""
     store.put_sync("a/key", b"body")

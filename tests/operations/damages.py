@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memoree.verification.index import INDEXES
-from memoree.verification.issue import Kind
+from memoree.verification.issue import DatabaseKind
 from mixed_mutations import LONG_TEXT
 
 OPEN = "SELECT min(case_sequence) FROM conflict_cases WHERE state = 'open'"
@@ -18,7 +18,7 @@ LIVE_ITEM = "SELECT min(row_id) FROM source_items WHERE state = 'live'"
 
 REFUSAL = "INSERT INTO attempts SELECT 'att_01KJR4T4WJTX152K9RR434TBVX', '{}', '{}', {}, NULL, 0, batch FROM meta"
 
-DAMAGES: dict[Kind, dict[str, str]] = {
+DAMAGES: dict[DatabaseKind, dict[str, str]] = {
     "counters": {
         "counters that are gone": "DELETE FROM meta",
         "an erasure that never ends": "UPDATE meta SET erasing = 1",

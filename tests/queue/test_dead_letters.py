@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from memoree.queue import CommandQueue, DeadLetterBox, Message, OutgoingMessage
+from memoree.clock import utc_now
+from memoree.ingest.dead import DeadLetters
+from memoree.queue import CommandQueue, DeadLetter, DeadLetterBox, Message, OutgoingMessage
 from memoree.queue.sqlite import SqliteQueue
 from memoree.queue.sqs import SqsQueue
 from memoree.queue.sqs_dead import SqsDeadLetters
@@ -56,6 +58,12 @@ def with_box(request: pytest.FixtureRequest, tmp_path: Path) -> WithBox:
     return run
 
 
+async def listed(box: DeadLetterBox) -> list[DeadLetter]:
+    """In one order, which SQS has none of."""
+    async with aclosing(box.dead_letters()) as letters:
+        return sorted([letter async for letter in letters], key=lambda letter: letter.body)
+
+
 async def delivered(queue: CommandQueue, count: int, *, visibility_seconds: float = 30) -> list[Message]:
     for number in range(count):
         await queue.send(OutgoingMessage(f"body {number}", group="source-a", dedup_id=uuid.uuid4().hex))
@@ -68,11 +76,12 @@ def test_a_buried_message_is_listed_until_it_is_removed(with_box: WithBox) -> No
         for message in messages:
             await box.bury(message, body=f"letter of {message.body}", reason="no")
         await queue.ack(messages)
-        letters = await box.dead_letters(limit=100)
+        letters = await listed(box)
         assert sorted(letter.body for letter in letters) == [f"letter of body {number}" for number in range(3)]
-        assert await box.dead_letters(limit=100) == letters, "looking changes nothing"
+        assert await listed(box) == letters, "looking changes nothing"
         assert await box.remove_dead([letters[1].message_id, "unknown"]) == 1
-        assert await box.dead_letters(limit=100) == [letters[0], letters[2]]
+        assert await listed(box) == [letters[0], letters[2]]
+        assert await box.find_dead([letters[2].message_id, letters[1].message_id]) == [letters[2]]
         assert (await queue.stats()).dead == 2
 
     with_box(scenario)
@@ -83,7 +92,7 @@ def test_burying_twice_leaves_one_letter(with_box: WithBox) -> None:
         [message] = await delivered(queue, 1)
         for body in ("first", "second"):
             await box.bury(message, body=body, reason="no")
-        assert [letter.body for letter in await box.dead_letters(limit=100)] == ["first"]
+        assert [letter.body for letter in await listed(box)] == ["first"]
 
     with_box(scenario)
 
@@ -93,8 +102,19 @@ def test_what_the_queue_gave_up_itself_is_listed_too(with_box: WithBox) -> None:
         [message] = await delivered(queue, 1)
         await queue.set_visibility([message], 0)
         assert await queue.receive(max_messages=10, wait_seconds=0.5, visibility_seconds=1) == []
-        [letter] = await box.dead_letters(limit=100)
+        [letter] = await listed(box)
         assert letter.body == "body 0"
         assert letter.reason.startswith("received")
+
+    with_box(scenario, receive_count_max=1)
+
+
+def test_more_than_a_queue_shows_at_a_time_is_dropped_at_once(with_box: WithBox) -> None:
+    async def scenario(queue: CommandQueue, box: DeadLetterBox) -> None:
+        for count in (10, 3):
+            await queue.set_visibility(await delivered(queue, count), 0)
+            assert await queue.receive(max_messages=10, wait_seconds=0.5, visibility_seconds=1) == []
+        assert await DeadLetters(box, queue, utc_now).drop_all() == 13
+        assert await listed(box) == []
 
     with_box(scenario, receive_count_max=1)

@@ -339,14 +339,15 @@ def test_a_backlog_of_one_group_does_not_starve_the_others(path: Path) -> None:
     run(path, scenario)
 
 
-def test_dead_letters_are_listed_page_by_page(path: Path, clock: ManualClock) -> None:
+def test_dead_letters_are_listed_page_by_page(path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memoree.queue.sqlite.DEAD_LETTERS_PAGE", 2)
+
     async def scenario(queue: SqliteQueue) -> None:
         ids = await queue.send_batch([message(f"m{number}", group=f"g{number}", body="poison") for number in range(3)])
         await receive(queue)
         clock.advance(LONG)
         assert await receive(queue) == []
-        first, second = await queue.dead_letters(limit=2)
-        [third] = await queue.dead_letters(after_sequence=second.sequence)
+        first, second, third = [letter async for letter in queue.dead_letters()]
         assert [dead.message_id for dead in (first, second, third)] == ids
         assert (first.group, first.body, first.receive_count) == ("g0", "poison", 1)
         assert first.dead_at - first.sent_at == LONG
@@ -362,7 +363,7 @@ def test_dead_letters_are_kept_for_two_weeks(path: Path, clock: ManualClock) -> 
             await receive(queue)
             clock.advance(sqlite_store.DEAD_LETTER_RETENTION_SECONDS)
             assert await receive(queue) == []
-        assert len(await queue.dead_letters()) == 1
+        assert len([letter async for letter in queue.dead_letters()]) == 1
 
     run(path, scenario, clock=clock, receive_count_max=1)
 

@@ -383,6 +383,7 @@ def test_a_tenant_that_never_was_is_an_empty_store(bench: Bench) -> None:
     run(bench, body())
 
 
+@pytest.mark.proves("fault-19")
 @pytest.mark.parametrize("loaded", [True, False])
 def test_a_missing_head_is_damage_and_an_alarm_and_never_an_empty_store(bench: Bench, loaded: bool) -> None:
     async def body() -> None:
@@ -394,6 +395,7 @@ def test_a_missing_head_is_damage_and_an_alarm_and_never_an_empty_store(bench: B
         error = await refused(Code.INTEGRITY_ERROR, bench.replica.refresh_anew())
         assert "head missing" in error.message
         assert bench.replica.is_alarmed
+        assert not bench.replica.is_loaded and bench.replica.size_bytes == 0, "what was deleted stays on no disk"
         bench.store.place(HEAD, head)
         assert await bench.shown() == ["first"]
         assert not bench.replica.is_alarmed

@@ -24,7 +24,7 @@ from memoree.writer.adoption import is_alive
 from mixed_mutations import mixed_mutations
 from test_embedded import call, request
 
-ERASURE = Erasure("era_1", "2026-01-01T00:00:00.000000Z", 1, ("clm_gone",), ())
+ERASURE = Erasure("era_1", "2026-01-01T00:00:00.000000000Z", 1, ("clm_gone",), ())
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memoree.cli.parsing import Group
+from memoree.errors import MemoreeError
 
 if TYPE_CHECKING:
     from memoree.connectors import Connector
@@ -207,7 +208,10 @@ def conversation(file: Path, **options: Any) -> int:
 def _wanted(include: tuple[str, ...], exclude: tuple[str, ...]) -> Wanted:
     from memoree.connectors.names import Wanted
 
-    return Wanted(include, exclude)
+    try:
+        return Wanted(include, exclude)
+    except MemoreeError as error:
+        raise click.UsageError(error.message) from None
 
 
 def _run(connector: Callable[[Path], Connector], options: dict[str, Any]) -> int:

@@ -129,15 +129,16 @@ async def _published(file: BinaryIO, publisher: Publisher) -> int:
 
 
 async def _message(number: int, line: bytes, publisher: Publisher) -> IngestMessage:
-    """Content that is too large for a message is uploaded. Raises `INVALID_REQUEST` naming the line."""
+    """Content that is too large for a message is uploaded, once nothing else is wrong with it. Raises
+    `INVALID_REQUEST` naming the line."""
     try:
         document = load_json(line)
         content = document.get("content") if isinstance(document, dict) else None
         if isinstance(content, dict) and len(str(content.get("data", ""))) > limits.INGEST_INLINE_BYTES_MAX:
             data = parse(ArtifactContent, content, "content").decoded()
             if len(data) > limits.INGEST_INLINE_BYTES_MAX:
-                reference = await publisher.content(str(document.get("tenant")), data)
-                document["content"] = reference.model_dump()
+                message = from_document({**document, "content": {"type": "text", "data": ""}})
+                return message.model_copy(update={"content": await publisher.content(message.tenant, data)})
         return from_document(document)
     except MemoreeError as error:
         invalid(f"line {number} is no message, those before it were published: {error.message}")

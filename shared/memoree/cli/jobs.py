@@ -84,11 +84,11 @@ def deployment_settings(data: Path | None) -> StackSettings:
         return StackSettings()
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        name = "MEMOREE_" + "_".join(str(part) for part in first["loc"]).upper()
-        reason = first["msg"]
+        name = "MEMOREE_" + "_".join(str(part) for part in first["loc"]).upper() + ": " if first["loc"] else ""
+        reason = first["msg"].removeprefix("Value error, ")
         if first["type"] == "missing":
             reason = "is not set; describe the deployment by MEMOREE_ variables, or name a running stack by --data DIR"
-        raise MemoreeError(Code.CONFIG_ERROR, f"{name}: {reason}") from None
+        raise MemoreeError(Code.CONFIG_ERROR, f"{name}{reason}") from None
 
 
 def report(result: Mapping[str, Any]) -> int:

@@ -14,7 +14,8 @@ from memoree.connectors.messages import Messages
 from memoree.connectors.state import State
 from memoree.database.sources import Health
 from memoree.errors import Code, MemoreeError, shown
-from memoree.ingest.message import IngestMessage, InlineContent, UploadReference
+from memoree.ingest.message import Ingest, IngestMessage, InlineContent, UploadReference
+from memoree.ingest.publisher import TooLargeToPublish
 
 _HEALTH, _LOCATOR, _TOLD = "health", "locator", "told_cursor"
 
@@ -142,6 +143,8 @@ class Delivery:
                 await self._flush()
                 return
             case Gone():
+                if self._exists.get(change.external_id) and self._state.sent(change.external_id) is None:
+                    await self._flush()  # that it was sent is not certain before
                 if not self._was_sent(change.external_id):
                     return
                 self._exists[change.external_id] = False
@@ -174,43 +177,30 @@ class Delivery:
         return item
 
     async def _flush(self) -> None:
-        try:
-            if self._said:
-                await self._publish(list(self._said.values()))
-        except MemoreeError as error:
-            if error.code is not Code.CONTENT_TOO_LARGE:
-                raise
-            await self._one_by_one()
-        else:
-            self._record(self._batch)
+        if self._said:
+            refused = {id(message): reason for message, reason in await self._publish(list(self._said.values()))}
+            for place, message in self._said.items():
+                if id(message) in refused and isinstance(item := self._batch[place], Item):
+                    self._batch[place] = _untold(item, refused[id(message)])
+        self._state.record(self._batch)
+        for change in self._batch:
+            self.summary.count(change)
         self._said, self._batch, self._batch_bytes, self._exists = {}, [], 0, {}
         self._progress(self.summary)
 
-    def _record(self, changes: Sequence[Change]) -> None:
-        self._state.record(changes)
-        for change in changes:
-            self.summary.count(change)
-
-    async def _one_by_one(self) -> None:
-        """A message of the batch is too large as it is written, which shows when it is sent: skip what it tells. Those
-        that were sent with it already are repeats."""
-        for place, change in enumerate(self._batch):
-            if isinstance(change, Gone) and self._state.sent(change.external_id) is None:
-                continue
-            try:
-                if place in self._said:
-                    await self._publish([self._said[place]])
-            except MemoreeError as error:
-                if error.code is not Code.CONTENT_TOO_LARGE or not isinstance(change, Item):
-                    raise
-                change = _untold(change, error.message)
-            self._record([change])
-
-    async def _publish(self, messages: Sequence[IngestMessage]) -> None:
-        """The source is made known before anything is said of it, by every run: it may be another store by now."""
-        await self._outlet.publish(messages if self._published else [self._messages.register(), *messages])
+    async def _publish(self, messages: Sequence[IngestMessage]) -> Sequence[tuple[IngestMessage, str]]:
+        """The source is made known before anything is said of it, by every run: it may be another store by now.
+        Returns the messages of items that are too large as they are written, and why; all others are queued."""
+        refused: Sequence[tuple[IngestMessage, str]] = []
+        try:
+            await self._outlet.publish(messages if self._published else [self._messages.register(), *messages])
+        except TooLargeToPublish as error:
+            if not all(isinstance(message, Ingest) for message, _ in error.reasons):
+                raise
+            refused = error.reasons
         self._state.remember(_LOCATOR, self._messages.locator)
         self._published = True
+        return refused
 
     async def _tell(self, health: Health, message: str | None) -> None:
         """How the source is and where it is to be read on: after a run that sent something, or when it is news. A

@@ -233,7 +233,7 @@ def _spelled(
         change = files.change(commit, there[chosen])
         if delivered := isinstance(change, Item):
             spellings.hold(there[chosen])
-            told |= {held} & there.keys()
+            told |= {held} & there.keys() if held is not None else set()
         else:
             spellings.leave(there[chosen])
         told.discard(chosen)

@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 from blake3 import blake3
 
 from memoree import limits
-from memoree.errors import Code, MemoreeError, shown
+from memoree.errors import Code, MemoreeError, not_found, shown
 from memoree.ids import UploadId, new_id
 from memoree.ingest.message import (
     Ingest,
@@ -59,12 +59,16 @@ class ContentUploads(Protocol):
 
 
 class StoredUploads:
-    """`ContentUploads` for a connector on a host that may write to the store."""
+    """`ContentUploads` for a connector on a host that may write to the store. Of a tenant that is not known nothing is
+    stored: there would be nobody who removes it."""
 
-    def __init__(self, uploads: Uploads) -> None:
+    def __init__(self, uploads: Uploads, knows: Callable[[str], Awaitable[bool]]) -> None:
         self._uploads = uploads
+        self._knows = knows
 
     async def send(self, tenant: str, data: bytes) -> UploadId:
+        if not await self._knows(tenant):
+            not_found("tenant", tenant)
         declaration = UploadDeclaration(size_bytes=len(data), blob_hash=blake3(data).hexdigest())
         ticket = await self._uploads.declare(tenant, declaration)
         await self._uploads.receive(tenant, await self._uploads.find(tenant, ticket.upload_id), _whole(data))

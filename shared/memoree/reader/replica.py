@@ -182,7 +182,7 @@ class Replica:
             try:
                 changed = await self._head_file.read_if_changed(self._reading.etag)
             except ObjectMissing:
-                raise head_missing(self._head_file.key) from None
+                raise self._missed() from None
             self.head_seen_at = began
             if changed is not None:
                 await self._follow(changed)
@@ -192,7 +192,7 @@ class Replica:
         if reading is not None:
             await self._follow(reading)
         elif self._head_was_seen or await self._head_file.is_missing():
-            raise head_missing(self._head_file.key)
+            raise self._missed()
         elif self._active is None:
             await self._show_empty()
 
@@ -338,6 +338,11 @@ class Replica:
             step = min(self._foreign_states - FOREIGN_STATES_MAX, len(steps) - 1)
             self._backing_off_until = time.monotonic() + steps[step]
         raise _not_ready(str(error)) from error
+
+    def _missed(self) -> MemoreeError:
+        """Nothing is kept of a tenant whose head is gone: it may have been deleted, and its text with it."""
+        self.discard()
+        return head_missing(self._head_file.key)
 
     def _new_path(self) -> Path:
         self._files_made += 1
