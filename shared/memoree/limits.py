@@ -276,7 +276,7 @@ JOB_SECONDS_MAX = 6 * 3600.0
 """Of one run of a scheduled job; one that takes longer is broken off and counts as failed."""
 JOBS_DISCOVERY_SECONDS = 3600
 """How long a new tenant may go unnoticed by the schedule."""
-JOBS_SPREAD_SECONDS = 3600
+JOBS_SPREAD_SECONDS = 600
 JOBS_WAIT_SECONDS = 60.0
 """While another process runs the jobs, or the store does not answer."""
 JOBS_RETRY_SECONDS_MIN = 300

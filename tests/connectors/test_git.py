@@ -202,14 +202,13 @@ def test_a_file_that_no_message_could_carry_is_tried_again_by_the_next_run(
 def test_nobody_is_reminded_of_a_skipped_file_that_was_removed(
     repository: Repository, connector: GitConnector, runs: Runs, tmp_path: Path, rewritten: bool
 ) -> None:
-    base = repository.commit({"kiln.md": "short"})
-    repository.commit({"large.md": "much longer"})
+    kept = repository.commit({"kiln.md": "short", "large.md": "much longer"})
+    repository.commit({"kiln.md": "shorter"})
     small = GitConnector(str(repository.path), tmp_path / "mirror.git", bytes_max=10)
     assert runs.run(small)[0].skipped_count == 1
     if rewritten:
-        repository.git("reset", "--quiet", "--hard", base)
-    else:
-        repository.commit({"large.md": None})
+        repository.git("reset", "--quiet", "--hard", kept)
+    repository.commit({"large.md": None})
 
     runs.run(small)
     summary, outbox = runs.run(connector)

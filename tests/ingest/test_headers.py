@@ -88,6 +88,7 @@ def test_whatever_the_queue_gave_up_is_listed_shown_sent_again_and_dropped(with_
     with_bench(scenario)
 
 
+@pytest.mark.proves("operations-49")
 def test_what_goes_wrong_with_one_message_is_felt_by_its_source_alone(with_bench: WithBench) -> None:
     class Clumsy(DeadLetters):
         async def bury(self, message: Message, history: Retried, error: MemoreeError, *, tries: int) -> None:

@@ -418,6 +418,7 @@ def test_a_restore_between_the_commit_and_its_record_does_not_undo_an_erasure(
                 receipt = await erase.erase_in_deployment(jobs, site.tenant, [written.claim_id], "asked for")
                 assert (undone, receipt["entities"]) == ([0], [written.claim_id])
                 found = await clients.call("claim.get", {"claim_id": written.claim_id}, strong=True)
+                assert not found.envelope["ok"], "it was brought back"
                 assert found.envelope["error"]["details"] == {"kind": "erased"}
                 on_record = await recorded(jobs.store, site.tenant)
                 assert [each.entities for each in on_record] == [(written.claim_id,)] * 2

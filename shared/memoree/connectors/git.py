@@ -32,8 +32,6 @@ _PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
 """Up to the last `@` of the authority: a password may hold another."""
 _BRANCH, _NOT_BEFORE = "branch", "not_before"
 _EPOCH = "1970-01-01T00:00:00Z"
-_LATEST = "9000-01-01T00:00:00Z"
-"""A later date is none: what follows must have room behind it."""
 _TICK = timedelta(microseconds=1)
 SUBJECT_CHARS_MAX = 500
 
@@ -260,7 +258,7 @@ def _instant(commit: Commit, before: str) -> str:
         made = clock.parse_timestamp(commit.committed_at)
     except ValueError:  # git takes any number for a date
         made = earliest
-    return clock.wire(max(made, earliest) if made < _LATEST else earliest)
+    return clock.wire(max(made, earliest))
 
 
 def _after(instant: str) -> str:

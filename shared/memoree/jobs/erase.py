@@ -158,7 +158,7 @@ async def _erased_for_good(
 
 async def _undone(tenancy: Tenancy, entities: Sequence[str]) -> list[str]:
     """Which of the entities the present holds. Asked after a reign that began with the record written: a restore that
-    claimed the tenant before has either been covered by then, and is seen, or has lost it; one that claims it afterwards
+    claimed the tenant before has either been covered by then, and is seen, or has lost it; one that claims it later
     reads the record."""
 
     def held(db: apsw.Connection) -> list[str]:

@@ -217,7 +217,7 @@ class Scheduler(Generic[SiteT]):
         return job.also_idle and clock.from_stored(runs.ran_at) + idle <= self._clock()
 
     def _due(self, name: str, tenant: str, runs: Runs) -> datetime:
-        """The first runs of many tenants are spread over an hour, and with them all later ones."""
+        """The first runs of many tenants are spread a little, and with them all later ones."""
         every = timedelta(seconds=self.jobs[name].every_seconds)
         if runs.failed_at is not None:
             pause = min(limits.JOBS_RETRY_SECONDS_MIN * 2 ** (runs.failures - 1), limits.JOBS_RETRY_SECONDS_MAX)
