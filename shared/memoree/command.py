@@ -22,8 +22,8 @@ from memoree.operations.call import Call, validate
 from memoree.operations.content import StagedContent
 
 COMMAND_VERSION = 1
-"""Of the commands this program sends; it applies all up to this one. Writers are upgraded before the apis: a command that
-a writer does not know yet waits for one that does."""
+"""Of the commands this program sends; it applies all up to this one. Writers are upgraded before the apis: a command
+that a writer does not know yet waits for one that does."""
 _CONTENT_ELSEWHERE = {"type": "text", "data": ""}
 
 
