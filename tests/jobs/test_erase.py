@@ -463,6 +463,7 @@ def test_a_deleted_tenant_leaves_nothing_and_no_other_tenant_is_touched(site: Si
                 with pytest.raises(MemoreeError, match="does not exist"):
                     await delete_tenant(jobs, site.tenant)
                 shown = await clients.call("claim.get", {"claim_id": kept.claim_id}, tenant=other, strong=True)
+                assert shown.envelope["ok"], shown.envelope
                 assert shown.envelope["result"]["statement"] == kept.statement
             async with site.clients() as newcomers:  # an api that served the tenant takes it for a lost head
                 born = await newcomers.write("born again")
