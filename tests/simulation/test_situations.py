@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from simulation.run import quiet_collector, run_seed, scratch_root
+from simulation.test_simulation import garbage_that_is_wanted_again
 
 SEEDS = range(1001, 1061)
+COLLECTING_SEEDS = range(1001, 1011)
 KEPT_COMMITS = "a takeover keeps commits that no head had covered"
 _HEAD_REFUSED = re.compile(r"(writer\d+) +PUT \S+head\.json -> PreconditionFailed 412")
 _UPLOAD = re.compile(r"(writer\d+)\.ls +PUT ")
@@ -36,8 +39,10 @@ _EVERYWHERE = {
 def test_the_runs_meet_every_danger() -> None:
     met: Counter[str] = Counter()
     with TemporaryDirectory(prefix="simulation-", dir=scratch_root()) as directory, quiet_collector():
-        for seed in SEEDS:
-            outcome = run_seed(seed, Path(directory), keep_trace=True)
+        runs = [partial(run_seed, seed) for seed in SEEDS]
+        runs += [partial(run_seed, seed, focus=garbage_that_is_wanted_again) for seed in COLLECTING_SEEDS]
+        for run in runs:
+            outcome = run(Path(directory), keep_trace=True)
             met.update(_situations(outcome.trace))
             met[KEPT_COMMITS] += outcome.kept
     wanted = {*_EVERYWHERE, KEPT_COMMITS, "killed, and its child uploads", "thawed, and refused"}

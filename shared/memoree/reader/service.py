@@ -347,8 +347,10 @@ class ReplicatedService:
         except QueueError as error:
             return Check("queue", ok=False, detail=str(error))
         measures: dict[str, float] = {"waiting": stats.waiting, "in_flight": stats.in_flight, "dead": stats.dead}
-        detail = ""
-        if (age := stats.oldest_age_seconds) is not None:  # SQS tells it to CloudWatch alone
+        detail, age = "", stats.oldest_age_seconds
+        if age is None and not stats.waiting and not stats.in_flight:
+            age = 0.0
+        if age is not None:  # SQS tells it to CloudWatch alone
             measures["oldest_age_seconds"] = age
             if age > QUEUE_AGE_SECONDS_MAX:
                 detail = f"the oldest command has waited {age:.1f} s: is the writer running?"
