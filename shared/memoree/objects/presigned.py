@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-
-import httpx
+from typing import TYPE_CHECKING
 
 from memoree.objects import ObjectStoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 
@@ -18,6 +20,8 @@ Send = Callable[[str], Awaitable[None]]
 @asynccontextmanager
 async def sending() -> AsyncIterator[Send]:
     """Connections are kept as long as the block runs."""
+    import httpx  # a fifth of what a function needs to start, and most runs delete nothing
+
     async with AsyncExitStack() as stack:
         clients: dict[bool, httpx.AsyncClient] = {}
 
