@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 
 class Workshop:
-    """`memoree.jobs.backup.Source` of the tenant `local`; every job runs in an event loop of its own. Made anew in
+    """`memoree.jobs.tenancy.Source` of the tenant `local`; every job runs in an event loop of its own. Made anew in
     the same directory, it goes on there."""
 
     tenant = "local"

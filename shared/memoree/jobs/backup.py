@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import apsw
 
@@ -30,9 +30,9 @@ from memoree.backup.record import (
     Manifest,
     new_backup_id,
 )
-from memoree.clock import Clock, stored
-from memoree.database.meta import Meta
+from memoree.clock import stored
 from memoree.errors import Code, MemoreeError, not_found
+from memoree.jobs.tenancy import Source
 from memoree.objects import ObjectMissing, ObjectStore, ObjectStoreError, PreconditionFailed, StoreUnavailable
 from memoree.objects.audit import BlobAudit, BlobRef
 from memoree.objects.presence import PresenceAudit
@@ -50,22 +50,6 @@ Result = TypeVar("Result")
 
 class _Overtaken(MemoreeError):
     """`CONFIG_ERROR`: the copy holds something that was erased since."""
-
-
-class Source(Protocol):
-    """What a backup needs of a tenant; every `memoree.jobs.source.Tenancy` has it."""
-
-    @property
-    def tenant(self) -> str: ...
-
-    @property
-    def store(self) -> ObjectStore: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    async def snapshot(self, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
-        """As `Tenancy.snapshot`."""
 
 
 def silently(step: str) -> None:

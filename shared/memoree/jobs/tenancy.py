@@ -27,8 +27,8 @@ CONTEXT = {"workspace_id": "memoree", "project_id": "jobs"}
 Result = TypeVar("Result")
 
 
-class Tenancy(Protocol):
-    """`store` holds this tenant's objects below `layout.tenant_prefix(tenant)`, blobs among them."""
+class Source(Protocol):
+    """One tenant to read from. `store` holds its objects below `layout.tenant_prefix(tenant)`, blobs among them."""
 
     @property
     def tenant(self) -> str: ...
@@ -42,6 +42,10 @@ class Tenancy(Protocol):
     async def snapshot(self, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
         """What `work` finds, in a thread, in one covered state that is no older than the moment of this call, and
         that state's counters. Raises `ObjectStoreError`, and `MemoreeError` for a tenant that cannot be read."""
+
+
+class Tenancy(Source, Protocol):
+    """One tenant to read from and to have changed."""
 
     async def submit(self, operation: str, input: Mapping[str, Any], *, key: str) -> Mapping[str, Any]:
         """The result of a mutation that the tenant's writer applied and head covers. The same `key` and input again

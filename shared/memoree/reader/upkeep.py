@@ -34,7 +34,7 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """`memoree.jobs.backup.Source`, whose snapshot is copied in a thread of its own: other reads never wait for it."""
+    """`memoree.jobs.tenancy.Source`, whose snapshot is copied in a thread of its own: other reads never wait for it."""
 
     tenant: str
     store: ObjectStore
