@@ -111,7 +111,7 @@ def index_claim_revision(db: apsw.Connection, *, revision_row: int, statement: s
     """Make a revision of a claim findable by its statement."""
     folded = segments(statement)
     db.execute(_INSERT_CLAIM, (revision_row, *folded))
-    _learn_words(db, folded.words)
+    _learn(db, guessable_words(folded.words))
 
 
 def index_projection(db: apsw.Connection, *, projection_row: int, text: str) -> None:
@@ -204,15 +204,16 @@ def rebuild(db: apsw.Connection) -> None:
 
 def _index_chunks(db: apsw.Connection, title: str, texts: Iterable[tuple[int, str]]) -> None:
     folded_title = segments(title)
-    _learn_words(db, folded_title.words)
+    words = dict.fromkeys(guessable_words(folded_title.words))
     for row in artifact_rows(folded_title, texts):
         db.execute(_INSERT_ARTIFACT, row)
-        _learn_words(db, row.body)
+        words |= dict.fromkeys(guessable_words(row.body))
+    _learn(db, list(words))
 
 
-def _learn_words(db: apsw.Connection, folded: str) -> None:
+def _learn(db: apsw.Connection, learned: list[str]) -> None:
     """Let misspelled words of a query be compared with the words of a text."""
-    if learned := guessable_words(folded):
+    if learned:
         db.execute(_INSERT_WORDS, (orjson.dumps(learned).decode(),))
 
 

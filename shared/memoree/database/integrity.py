@@ -70,11 +70,9 @@ class Sum:
 
 def _number(entry: Entry) -> int:
     """The parts are length-prefixed, so that no two entries share an encoding."""
-    hasher = blake3()
-    for part in (entry.table.encode(), entry.key.encode(), entry.revision.encode(), entry.content):
-        hasher.update(len(part).to_bytes(8))
-        hasher.update(part)
-    return int.from_bytes(hasher.digest())
+    parts = (entry.table.encode(), entry.key.encode(), entry.revision.encode(), entry.content)
+    encoded = b"".join([piece for part in parts for piece in (len(part).to_bytes(8), part)])
+    return int.from_bytes(blake3(encoded).digest())
 
 
 def with_log(stored: bytes, db: apsw.Connection) -> bytes:

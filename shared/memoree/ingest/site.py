@@ -11,14 +11,16 @@ from memoree.jobs.tenancy import Tenancy
 from memoree.service import Reply, Request, Service
 
 Replied = Callable[[int, Reply], None]
-WriteMany = Callable[[str, Sequence[Request], Replied], Awaitable[None]]
+Sent = Callable[[], Awaitable[None]]
+WriteMany = Callable[[str, Sequence[Request], Replied, Sent], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSite:
     """`write_many` tells the reply to each of many mutations of a tenant by its position, as soon as there is one; they
-    are applied in any order. `knows` tells whether there is such a tenant: a message that names another would found one
-    by a slip of the pen. It may raise `MemoreeError` and `ObjectStoreError`."""
+    are applied in any order, and `Sent` is awaited once only their outcomes are left to be waited for. `knows` tells
+    whether there is such a tenant: a message that names another would found one by a slip of the pen. It may raise
+    `MemoreeError` and `ObjectStoreError`."""
 
     service: Service
     write_many: WriteMany
@@ -30,12 +32,13 @@ class IngestSite:
 def one_by_one(service: Service) -> WriteMany:
     """For a service that commits together what comes together anyway."""
 
-    async def write_many(tenant: str, requests: Sequence[Request], replied: Replied) -> None:
+    async def write_many(tenant: str, requests: Sequence[Request], replied: Replied, sent: Sent) -> None:
         async def write(number: int, request: Request) -> None:
             replied(number, await service.call(tenant, request))
 
         async with asyncio.TaskGroup() as together:
             for number, request in enumerate(requests):
                 together.create_task(write(number, request))
+            await sent()
 
     return write_many

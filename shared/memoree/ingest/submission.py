@@ -10,9 +10,10 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import apsw
 import orjson
@@ -60,6 +61,8 @@ class Submitter:
         self._site = site
         self._source_ids: OrderedDict[SourceKey, str] = OrderedDict()
         self._known_tenants: set[str] = set()
+        self._sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By tenant. Making commands ready is work of this process: its writer is to have some before all are."""
 
     async def submit(self, message: IngestMessage, waiting: Waiting) -> None:
         """Returns once head covers what the message asks for. Raises `Outage`, what an outage raises, and the refusal
@@ -84,15 +87,10 @@ class Submitter:
         """Tells of each of these messages, by its position, once it is applied and covered by head. Returns those that
         are in the writer's queue; what is with the others, `submit` tells. They are of one source and about different
         items, and name no uploads. Raises as `submit` what concerns all of them."""
-        first = messages[0]
-        await self._require_tenant(first.tenant)
-        source_id = await self._source_id(first)
-        requests: dict[int, Request] = {}
-        for number, message in enumerate(messages):
-            with suppress(MemoreeError):
-                requests[number] = _request(message, _command(message, source_id))
-        numbers = list(requests)
-
+        tenant = messages[0].tenant
+        await self._require_tenant(tenant)
+        source_id = await self._source_id(messages[0])
+        numbers: list[int] = []
         pending: dict[int, AttemptId] = {}
 
         def replied(position: int, reply: Reply) -> None:
@@ -101,7 +99,14 @@ class Submitter:
             elif (attempt_id := _pending(reply)) is not None:
                 pending[numbers[position]] = attempt_id
 
-        await self._site.write_many(first.tenant, list(requests.values()), replied)
+        async with AsyncExitStack() as turn:
+            await turn.enter_async_context(self._sending.setdefault(tenant, asyncio.Lock()))
+            requests: list[Request] = []
+            for number, message in enumerate(messages):
+                with suppress(MemoreeError):
+                    requests.append(_request(message, _command(message, source_id)))
+                    numbers.append(number)
+            await self._site.write_many(tenant, requests, replied, turn.aclose)
         return pending
 
     async def is_applied(self, tenant: str, attempt_id: AttemptId) -> bool:

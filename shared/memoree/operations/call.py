@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import orjson
@@ -64,8 +65,7 @@ class Call(Generic[Input]):
     def idempotency_namespaced(self) -> str:
         """The stored form of the key: a digest of workspace, project and task, then the caller's key (§1.7)."""
         context = self.ambient
-        ids = _joined(context.workspace_id, context.project_id, context.task_id or "")
-        return f"{blake3(ids.encode()).hexdigest()[:32]}:{self.idempotency_key}"
+        return f"{_namespace(context.workspace_id, context.project_id, context.task_id)}:{self.idempotency_key}"
 
     def echoed_context(self) -> dict[str, Any] | None:
         """`ResolvedContext` of a success (§2.2): for operations that need context, or when one was sent."""
@@ -125,6 +125,11 @@ def validate(envelope: Envelope) -> Call[Any]:
         content=content,
         upload_id=upload_id,
     )
+
+
+@lru_cache
+def _namespace(workspace_id: str, project_id: str, task_id: str | None) -> str:
+    return blake3(_joined(workspace_id, project_id, task_id or "").encode()).hexdigest()[:32]
 
 
 def _joined(*ids: str) -> str:

@@ -248,7 +248,7 @@ class _Work:
         source = existing_source(tx, source_id)
         after = sources.erase_item(tx.db, item, at=tx.now, commit_seq=tx.commit_seq)
         tx.sum.replace(sources.item_entry(source, item), sources.item_entry(source, after))
-        update_source(tx, source, source)
+        update_source(tx, source)
         self.items[f"{source_id}:{item.external_id}"] = f"{source_id}:{after.external_id}"
         self.erased.source_items += 1
 

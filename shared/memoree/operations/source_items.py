@@ -238,7 +238,7 @@ def withdraw(tx: Transaction, call: Call[SourceWithdraw]) -> Applied:
         commit_seq=tx.commit_seq,
     )
     _update_item(tx, source, item, withdrawn)
-    seen = update(tx, source, replace(source, last_observed_at=observed_at))
+    seen = update(tx, source, last_observed_at=observed_at)
     commit_seq = _recorded(tx, call, seen, withdrawn, also)
     return Applied(Withdrawal.of(seen, withdrawn, artifact, head), commit_seq)
 
@@ -308,14 +308,14 @@ def _acknowledged(
     created: bool,
 ) -> Applied:
     """A delivery that changed the store says that its source is well, and consumes the commit number."""
-    changed = replace(
+    seen = update(
+        tx,
         source,
         health="healthy",
         health_message=None,
         cursor=source.cursor if call.input.cursor is None else call.input.cursor,
         last_observed_at=item.observed_at,
     )
-    seen = update(tx, source, changed)
     change = Change("artifact", artifact.artifact_id, revision.revision_id, artifact.status)
     commit_seq = _recorded(tx, call, seen, item, [change])
     return Applied(Delivery.of(seen, item, artifact, revision), commit_seq, created=created)

@@ -159,19 +159,20 @@ def get(view: View, call: Call[SourceGet]) -> SourceRecord:
 def checkpoint(tx: Transaction, call: Call[SourceCheckpoint]) -> Applied:
     wanted = call.input
     source = existing(tx, wanted.source_id)
-    changed = replace(
+    changed = update(
+        tx,
         source,
         health=wanted.health,
         health_message=wanted.message,
         cursor=source.cursor if wanted.cursor is None else wanted.cursor,
         last_observed_at=wanted.observed_at or tx.now,
     )
-    return _recorded(tx, call, update(tx, source, changed))
+    return _recorded(tx, call, changed)
 
 
-def update(tx: Transaction, source: Source, changed: Source) -> Source:
-    """The source as this commit leaves it. The caller records the event."""
-    changed = replace(changed, updated_at=tx.now, commit_seq=tx.commit_seq)
+def update(tx: Transaction, source: Source, **changes: Any) -> Source:
+    """The source as this commit leaves it, with these fields changed. The caller records the event."""
+    changed = replace(source, **changes, updated_at=tx.now, commit_seq=tx.commit_seq)
     rows.update(tx.db, changed)
     tx.sum.replace(rows.entry(source), rows.entry(changed))
     return changed

@@ -34,6 +34,11 @@ log = logging.getLogger(__name__)
 
 
 Replied = Callable[[int, Reply], None]
+Sent = Callable[[], Awaitable[None]]
+
+
+async def nobody_waits() -> None:
+    """Nothing else is to be sent."""
 
 
 class Answer(Protocol):
@@ -65,11 +70,13 @@ class ManyWrites:
         tenant: str,
         requests: Sequence[Request],
         replied: Replied,
+        sent: Sent = nobody_waits,
         *,
         wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT,
     ) -> None:
         """`replied` gets the reply to each of these mutations by its position, as soon as there is one, and what
-        `memoree.service.Service.call` would say. In which order they are applied is undefined; none names an upload."""
+        `memoree.service.Service.call` would say. In which order they are applied is undefined; none names an upload.
+        `sent` is awaited once they are in the queue, when only their outcomes are left to be waited for."""
         open_ = dict(enumerate(requests))
 
         def answer(number: int, outcome: Success | MemoreeError, commit_seq: int = 0) -> None:
@@ -82,8 +89,9 @@ class ManyWrites:
         try:
             async with self._replicas.ready(tenant, strong=False) as replica:
                 await self._answer_repeats(tenant, replica, dict(open_), answer)
-                sent = await self._send(tenant, replica, dict(open_), answer)
-                await self._await_outcomes(replica, sent, answer, wait_seconds)
+                queued = await self._send(tenant, replica, dict(open_), answer)
+                await sent()
+                await self._await_outcomes(replica, queued, answer, wait_seconds)
                 return
         except MemoreeError as error:
             told = error
