@@ -108,10 +108,18 @@ def test_writers_commit_while_a_backup_copies_the_database(filled: Workshop) -> 
 
 
 @pytest.mark.proves("operations-18")
-def test_the_intent_comes_before_the_snapshot_and_the_record_last(filled: Workshop) -> None:
+def test_the_intent_comes_before_the_snapshot_and_the_record_last(
+    filled: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[set[str]] = []
-    filled.copied = lambda: seen.append({key.rpartition("/")[2] for key in filled.backup_keys()})
     steps: list[str] = []
+    snapshot = filled.snapshot
+
+    async def noted(work: Callable[[apsw.Connection], Any]) -> tuple[Any, Meta]:
+        seen.append({key.rpartition("/")[2] for key in filled.backup_keys()})
+        return await snapshot(work)
+
+    monkeypatch.setattr(filled, "snapshot", noted)
 
     def note(step: str) -> None:
         if step == "publishing it":

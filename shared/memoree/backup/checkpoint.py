@@ -8,7 +8,6 @@ from pathlib import Path
 import apsw
 
 from memoree.backup.database import create_private, flush, open_copy
-from memoree.backup.drill import Drill, rehearse
 from memoree.database import integrity, meta
 from memoree.database.connection import scalar
 from memoree.database.meta import Meta
@@ -17,16 +16,15 @@ from memoree.errors import Code, MemoreeError
 _OK = "ok"
 
 
-def take(db: apsw.Connection, path: Path, *, at: str) -> Drill:
+def take(db: apsw.Connection, path: Path) -> None:
     """Write what the snapshot `db` shows to the new file `path`, compacted and durable, in the memory of a page cache.
-    Returns what the snapshot answers, asked as of `at`. Raises `apsw.Error`, `OSError`.
+    Raises `apsw.Error`, `OSError`.
 
     The file has a rollback journal and not a write-ahead log: any SQLite opens it, also where it may not write.
     """
     create_private(path).close()  # before SQLite does, for the mode
     db.execute("VACUUM INTO ?", (str(path),))
     flush(path)
-    return rehearse(db, at)
 
 
 def prove(path: Path, snapshot: Meta) -> None:
@@ -35,16 +33,16 @@ def prove(path: Path, snapshot: Meta) -> None:
     try:
         with closing(open_copy(path)) as db:
             if (found := meta.read(db)) != snapshot:
-                raise _unsound(f"the copy is at {found}, the snapshot at {snapshot}")
+                raise unsound(f"the copy is at {found}, the snapshot at {snapshot}")
             if (added := integrity.recompute(db)) != snapshot.integrity:
-                raise _unsound(f"its tables add up to {added.hex()}, it says {snapshot.integrity.hex()}")
+                raise unsound(f"its tables add up to {added.hex()}, it says {snapshot.integrity.hex()}")
             if (finding := scalar(db, "PRAGMA quick_check(1)")) != _OK:
-                raise _unsound(str(finding))
+                raise unsound(str(finding))
     except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError) as error:
-        raise _unsound(str(error)) from error
+        raise unsound(str(error)) from error
 
 
-def _unsound(what: str) -> MemoreeError:
+def unsound(what: str) -> MemoreeError:
     return MemoreeError(
         Code.INTEGRITY_ERROR,
         f"no backup was made, the database is not whole: {what}; `memoree verify` tells everything",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import islice
 from typing import Literal
 
 import apsw
@@ -48,6 +49,7 @@ _CITABLE = """
     WHERE r.revision_id IN (SELECT value FROM json_each(?))
 """
 
+_REVISIONS_AT_A_TIME = 500
 _RETRACTED = "SELECT claim_id, retraction_reason FROM claims WHERE status = 'retracted'"
 _ERASED = "SELECT claim_id, erasure_row FROM claims WHERE erasure_row IS NOT NULL"
 
@@ -274,8 +276,11 @@ def erase(db: apsw.Connection, claim: Claim, commit_seq: int) -> int:
 def entries(db: apsw.Connection) -> Iterator[Entry]:
     """What the integrity sum counts: every revision with its evidence, every retraction and every erasure. That a claim
     is superseded follows from a relation, that it is conflicted from a case; those are counted there."""
-    for claim, revision in every_revision(db):
-        yield revision_entry(claim, revision, evidence(db, [revision.row_id]).get(revision.row_id, ()))
+    every = every_revision(db)
+    while some := list(islice(every, _REVISIONS_AT_A_TIME)):
+        cited = evidence(db, [revision.row_id for _, revision in some])
+        for claim, revision in some:
+            yield revision_entry(claim, revision, cited.get(revision.row_id, ()))
     for claim_id, reason in db.execute(_RETRACTED):
         yield retraction_entry(str(claim_id), str(reason))
     for claim_id, erasure_row in db.execute(_ERASED):

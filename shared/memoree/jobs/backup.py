@@ -19,6 +19,7 @@ import apsw
 
 from memoree import __version__, erasures, limits
 from memoree.backup import checkpoint, manifest
+from memoree.backup.drill import Drill, rehearse
 from memoree.backup.packed import PackedFile, pack
 from memoree.backup.record import (
     CHECKPOINT_NAME,
@@ -31,6 +32,8 @@ from memoree.backup.record import (
     new_backup_id,
 )
 from memoree.clock import stored
+from memoree.database import meta
+from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError, not_found
 from memoree.jobs.tenancy import Source
 from memoree.objects import ObjectMissing, ObjectStore, ObjectStoreError, PreconditionFailed, StoreUnavailable
@@ -99,15 +102,34 @@ async def _made(source: Source, scratch: Path, full: bool, progress: Progress) -
 async def _staged(source: Source, intent: Intent, work: Path, full: bool, progress: Progress) -> BackupRecord:
     """Everything but the record, which is returned."""
     database, lines = work / "checkpoint.db", work / "manifest.jsonl"
+    loop = asyncio.get_running_loop()
+    copied: asyncio.Future[Meta] = loop.create_future()
+
+    def copy_and_ask(db: apsw.Connection) -> Drill:
+        checkpoint.take(db, database)
+        loop.call_soon_threadsafe(copied.set_result, meta.read(db))
+        return rehearse(db, intent.began_at)
+
+    async def prove() -> None:
+        await asyncio.to_thread(checkpoint.prove, database, await copied)
+
     progress("copying the database")
-    drill, seen = await source.snapshot(lambda db: checkpoint.take(db, database, at=intent.began_at))
-    proving = asyncio.create_task(asyncio.to_thread(checkpoint.prove, database, seen))
+    asking = asyncio.create_task(source.snapshot(copy_and_ask))
+    proving = asyncio.create_task(prove())
     try:
+        await asyncio.wait((asking, copied), return_when=asyncio.FIRST_COMPLETED)
+        if not copied.done():
+            await asking
         packed, listed, written = await _stored(source, intent, database, lines, full, progress)
+        drill, seen = await asking
         progress(f"proving the copy of commit {seen.commit_seq}")
         await proving
+        if copied.result() != seen:
+            raise checkpoint.unsound(f"the copy is at {copied.result()}, the snapshot at {seen}")
     finally:
-        await asyncio.gather(proving, return_exceptions=True)  # before its file is removed
+        if not copied.done():
+            proving.cancel()
+        await asyncio.gather(asking, proving, return_exceptions=True)  # before their file is removed
     await _require(_present(source), manifest.refs(lines))  # again: what was collected meanwhile is not in this backup
     return BackupRecord(
         backup_id=intent.backup_id,
