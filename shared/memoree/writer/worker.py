@@ -33,6 +33,9 @@ ACTORS_KEPT_MAX = 2 * limits.TENANTS_HELD_MAX
 """A settled tenant keeps its database open, to be continued, for `LOCAL_COPY_IDLE_SECONDS_MAX`; beyond this many the
 longest unused are closed."""
 
+READY = "receiving commands"
+"""What the log of a writer says once it does."""
+
 log = logging.getLogger(__name__)
 
 
@@ -60,6 +63,7 @@ class WriterWorker:
         """Prove the store, then serve. Raises `CONFIG_ERROR` when the store breaks a promise the fence needs."""
         if not self._supervised:
             await prove_store(self._environment.store)
+        log.info(READY)
         housekeeping = asyncio.create_task(self._keep_house())
         sweeping = asyncio.create_task(self._sweep_uploads())
         migrating = asyncio.create_task(migrate_outdated(self._environment.store, self._migrate))

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 from memoree import limits
 from memoree.assembly import replicated_service
@@ -24,6 +25,7 @@ from memoree.reader.service import ReplicatedService
 from memoree.replication import layout
 from memoree.replication.head import HeadFile
 from memoree.service import Request
+from memoree.writer.worker import READY
 
 from ..figures import Figure, Ratio, p50
 from ..filling import fill
@@ -33,8 +35,8 @@ from ..wire import assert_text
 from .backup import job_settings
 
 ROUNDS_MAX = 5
-START_SECONDS = 4.0
-"""A writer proves the store before it takes anything: by then it stands by."""
+START_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.1
 
 _numbers = count()
 
@@ -92,6 +94,7 @@ class _Pair:
 
     service: ReplicatedService
     environment: Mapping[str, str]
+    logs: Path
     writers: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def replaced(self, number: signal.Signals) -> float:
@@ -107,13 +110,18 @@ class _Pair:
         return seconds
 
     async def start(self) -> None:
-        """One more writer, which waits for the leases of others."""
+        """One more writer, which proves the store and then waits for the leases of others."""
         command = (sys.executable, "-m", "memoree.stack.processes", "writer")
-        quiet = asyncio.subprocess.DEVNULL
-        self.writers.append(
-            await asyncio.create_subprocess_exec(*command, env=self.environment, stdout=quiet, stderr=quiet)
-        )
-        await asyncio.sleep(START_SECONDS)
+        log = self.logs / f"writer-{next(_numbers)}.log"
+        with log.open("wb") as stderr:
+            self.writers.append(
+                await asyncio.create_subprocess_exec(
+                    *command, env=self.environment, stdout=asyncio.subprocess.DEVNULL, stderr=stderr
+                )
+            )
+        async with asyncio.timeout(START_SECONDS_MAX):
+            while READY not in log.read_text():  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(LOOK_SECONDS)
 
     async def write(self) -> None:
         envelope = decode(assert_text(f"the claim {next(_numbers)}"))
@@ -142,7 +150,11 @@ async def _pair(site: Site) -> AsyncIterator[_Pair]:
         "MEMOREE_VISIBILITY_SECONDS": str(ttl),
     }
     async with AsyncExitStack() as stack:
-        pair = _Pair(await stack.enter_async_context(replicated_service(settings, authorization=False)), environment)
+        pair = _Pair(
+            await stack.enter_async_context(replicated_service(settings, authorization=False)),
+            environment,
+            site.directory,
+        )
         stack.push_async_callback(pair.end)
         await pair.start()
         yield pair
