@@ -462,6 +462,10 @@ class EmbeddedService:
         except ObjectStoreError as error:
             raise _storage_failure(error) from error
 
+    async def queue_lag(self, tenant: str) -> bool:
+        """The writer is in this process: whoever is answered, is written."""
+        return False
+
     async def readiness(self) -> list[Check]:
         import asyncio
 

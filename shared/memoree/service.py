@@ -105,6 +105,10 @@ class Service(Protocol):
         """The bytes of one revision, to be streamed; as global as `artifact.get`. Raises `NOT_FOUND`, `INTEGRITY_ERROR`
         for bytes in the database that are damaged, `TRANSPORT_ERROR`."""
 
+    async def queue_lag(self, tenant: str) -> bool:
+        """Whether more than `QUEUE_LAG_COMMANDS` writes of the tenant wait for its writer; not, where nobody can tell.
+        Never raises (MemoryProtocol §5)."""
+
     async def cursor_key(self) -> bytes:
         """The key that seals the cursors of lists: one for all processes of a deployment, for good. Raises
         `TRANSPORT_ERROR` while the store does not answer."""

@@ -43,6 +43,9 @@ class FullQueue:
             self.dedup_ids.add(message.dedup_id)
         return outcomes
 
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        return None
+
     async def stats(self) -> QueueStats:
         self.looks += 1
         return QueueStats(waiting=self.depth, in_flight=0, dead=0, oldest_age_seconds=None)

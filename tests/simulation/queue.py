@@ -137,6 +137,9 @@ class QueueClient:
             f"HIDE {_numbers(messages)} {seconds:.2f}", lambda: self._broker.set_visibility(messages, seconds)
         )
 
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        return None
+
     async def stats(self) -> QueueStats:
         return QueueStats(0, 0, 0, None)
 

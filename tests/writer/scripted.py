@@ -80,6 +80,9 @@ class ScriptedQueue:
     async def send_batch(self, messages: Sequence[OutgoingMessage]) -> Sequence[str | QueueError]:
         raise NotImplementedError
 
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        return None
+
     async def stats(self) -> QueueStats:
         raise NotImplementedError
 

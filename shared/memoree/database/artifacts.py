@@ -23,7 +23,8 @@ _REVISION = """r.revision_id, r.revision_number, r.title, r.media_type, r.blob_h
     r.actor, r.created_at, r.sys_from"""
 
 _FIND = f"SELECT {_ENTITY} FROM artifacts a WHERE a.artifact_id = ?"  # noqa: S608 - constant columns
-_HEAD_REVISION = f"SELECT {_REVISION} FROM artifact_revisions r WHERE r.row_id = ?"  # noqa: S608
+_BY_ROW = f"SELECT {_ENTITY} FROM artifacts a WHERE a.row_id = ?"  # noqa: S608
+_REVISION_BY_ROW = f"SELECT {_REVISION} FROM artifact_revisions r WHERE r.row_id = ?"  # noqa: S608
 _REVISION_OF = f"SELECT {_REVISION} FROM artifact_revisions r WHERE r.revision_id = ? AND r.artifact_row = ?"  # noqa: S608
 _PAGE = f"""
     SELECT {_REVISION} FROM artifact_revisions r WHERE r.artifact_row = ? AND r.revision_number < ?
@@ -104,10 +105,20 @@ def find(db: apsw.Connection, artifact_id: str) -> Artifact | None:
     return _artifact(row) if row else None
 
 
-def head_revision(db: apsw.Connection, artifact: Artifact) -> Revision:
-    row = one(db, _HEAD_REVISION, (artifact.head_row,))
-    assert row is not None, "an artifact has a current revision"
+def by_row(db: apsw.Connection, row_id: int) -> Artifact:
+    row = one(db, _BY_ROW, (row_id,))
+    assert row is not None, f"artifact row {row_id} is not in the store"
+    return _artifact(row)
+
+
+def revision_by_row(db: apsw.Connection, row_id: int) -> Revision:
+    row = one(db, _REVISION_BY_ROW, (row_id,))
+    assert row is not None, f"artifact revision row {row_id} is not in the store"
     return Revision(*row)
+
+
+def head_revision(db: apsw.Connection, artifact: Artifact) -> Revision:
+    return revision_by_row(db, artifact.head_row)
 
 
 def find_revision(db: apsw.Connection, artifact: Artifact, revision_id: str) -> Revision | None:

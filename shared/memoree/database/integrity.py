@@ -7,6 +7,9 @@ it current at the cost of a hash or two.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
+
 import apsw
 from blake3 import blake3
 
@@ -15,6 +18,7 @@ from memoree.database import (
     claims,
     condemned,
     conflicts,
+    episodes,
     erasures,
     events,
     feedback,
@@ -37,6 +41,7 @@ _KEEPERS = (
     idempotency,
     condemned,
     erasures,
+    episodes,
 )
 """The modules whose tables are counted; each tells its entries."""
 
@@ -77,10 +82,18 @@ def _number(entry: Entry) -> int:
 
 def with_log(stored: bytes, db: apsw.Connection) -> bytes:
     """A sum from before events and idempotency records were counted, and those on top: what was damaged stays so."""
+    return _with(stored, events.entries(db), idempotency.entries(db))
+
+
+def with_episodes(stored: bytes, db: apsw.Connection) -> bytes:
+    """The same of a sum from before there were episodes."""
+    return _with(stored, episodes.entries(db))
+
+
+def _with(stored: bytes, *counted: Iterable[Entry]) -> bytes:
     found = Sum(stored)
-    for keeper in (events, idempotency):
-        for entry in keeper.entries(db):
-            found.add(entry)
+    for entry in chain(*counted):
+        found.add(entry)
     return found.to_bytes()
 
 

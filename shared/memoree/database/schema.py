@@ -11,7 +11,7 @@ from memoree.database import index, integrity
 from memoree.database.connection import scalar
 from memoree.errors import Code, MemoreeError, shown
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 EMPTY_INTEGRITY = bytes(32)
 MIGRATION_RETRY_SECONDS = 5.0
 
@@ -91,8 +91,9 @@ def _apply(db: apsw.Connection, version: int) -> None:
             "INSERT INTO meta VALUES (1, ?, 0, 0, 0, 0, 0, ?, 0, ?, 0)",
             (version, EMPTY_INTEGRITY, stored(utc_now())),
         )
-    elif version == 2:
-        counted = integrity.with_log(scalar(db, "SELECT integrity FROM meta"), db)
+    elif version in (2, 5):
+        with_new_rows = integrity.with_log if version == 2 else integrity.with_episodes
+        counted = with_new_rows(scalar(db, "SELECT integrity FROM meta"), db)
         db.execute("UPDATE meta SET schema_version = ?, integrity = ?", (version, counted))
     else:
         if version == 3:

@@ -27,6 +27,9 @@ from memoree.http.content import CONTENT_PATH, ContentEndpoint
 from memoree.http.described import Descriptions
 from memoree.http.gate import Gate
 from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
+from memoree.http.memoryprotocol.door import BODY_BYTES_MAX, Door
+from memoree.http.memoryprotocol.episode import EpisodeEndpoint
+from memoree.http.memoryprotocol.ingest import IngestEndpoint
 from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint
 from memoree.http.observation import Observation, observation
 from memoree.http.origin import LoopbackGuard
@@ -67,6 +70,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
     described = Descriptions(settings)
     calls = Calls(services, gate, metrics)
     draining = asyncio.Event()
+    door = Door(services, gate, metrics, BodyReader(bytes_max=BODY_BYTES_MAX))
     routes = [
         _route(CALL_PATH, POST=CallEndpoint(calls, gate, BodyReader())),
         _route(BULK_PATH, POST=BulkEndpoint(calls, gate, metrics, draining)),
@@ -75,6 +79,8 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route(f"{UPLOADS_PATH}/{{upload_id}}/content", PUT=ReceiveEndpoint(services, gate)),
         _route(CONTENT_PATH, GET=ContentEndpoint(services, gate, metrics)),
         *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
+        _route("/v1/ingest", POST=IngestEndpoint(door)),
+        _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
         _route("/v1/schema", GET=described.schema),
         _route("/openapi.json", GET=described.openapi),
         _route("/docs", GET=described.docs),

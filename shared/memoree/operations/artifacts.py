@@ -12,7 +12,9 @@ from pydantic import Field
 
 from memoree import limits
 from memoree.database import artifacts as rows
+from memoree.database import episodes
 from memoree.database.artifacts import Artifact, Revision
+from memoree.database.episodes import Episode
 from memoree.database.index import index_artifact_revision
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, erased, invalid, not_found, shown
@@ -245,14 +247,26 @@ def staged(call: Call[Any]) -> StagedContent:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeDraft:
+    """What MemoryProtocol says of an episode beside its content; `metadata` is a JSON object as text."""
+
+    episode_id: str
+    source: str
+    t_ref: str | None
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
-    """What a revision will hold. `provenance` is a free-form map."""
+    """What a revision will hold. `provenance` is a free-form map. An artifact of kind `episode` is one in any case:
+    where nothing is said of it, its id is the artifact's, its source the title and its metadata the provenance."""
 
     title: str
     media_type: str
     content: StagedContent
     provenance: Mapping[str, Any]
     actor: str | None
+    episode: EpisodeDraft | None = None
 
 
 def create(tx: Transaction, owner: Owner, kind: str, draft: Draft) -> tuple[Artifact, Revision]:
@@ -271,6 +285,8 @@ def create(tx: Transaction, owner: Owner, kind: str, draft: Draft) -> tuple[Arti
     revision = _new_revision(tx, draft, number=1)
     rows.insert(tx.db, artifact)
     _store(tx, artifact, revision, draft.content)
+    if kind == episodes.KIND:
+        _begin_episode(tx, artifact, revision, draft.episode or _own_episode(artifact, revision))
     return artifact, revision
 
 
@@ -279,6 +295,9 @@ def add_revision(tx: Transaction, artifact: Artifact, previous: Revision, draft:
     revision = _new_revision(tx, draft, number=previous.revision_number + 1)
     rows.move_head(tx.db, artifact, revision)
     _store(tx, artifact, revision, draft.content)
+    if (before := _end_episode(tx, artifact)) is not None:
+        kept = EpisodeDraft(before.episode_id, before.source, before.t_ref, before.metadata)
+        _begin_episode(tx, artifact, revision, draft.episode or kept)
     return revision
 
 
@@ -287,7 +306,26 @@ def tombstone(tx: Transaction, artifact: Artifact, reason: str) -> Artifact:
     event."""
     rows.forget(tx.db, artifact, reason, tx.commit_seq)
     tx.sum.add(rows.forgotten_entry(artifact.artifact_id, reason))
+    _end_episode(tx, artifact)
     return replace(artifact, status="forgotten", forgotten_reason=reason)
+
+
+def _own_episode(artifact: Artifact, revision: Revision) -> EpisodeDraft:
+    return EpisodeDraft(artifact.artifact_id.removeprefix("art_"), revision.title, None, revision.provenance)
+
+
+def _begin_episode(tx: Transaction, artifact: Artifact, revision: Revision, said: EpisodeDraft) -> None:
+    episode = Episode(said.episode_id, said.source, said.t_ref, said.metadata, artifact.row_id, revision.row_id)
+    episodes.insert(tx.db, episode)
+    tx.sum.add(episodes.entry(episode))
+
+
+def _end_episode(tx: Transaction, artifact: Artifact) -> Episode | None:
+    """The version that stops being the truth, if the artifact is an episode."""
+    if artifact.kind != episodes.KIND or (before := episodes.current_of_artifact(tx.db, artifact.row_id)) is None:
+        return None
+    tx.sum.replace(episodes.entry(before), episodes.entry(episodes.close(tx.db, before, tx.commit_seq)))
+    return before
 
 
 def _new_revision(tx: Transaction, draft: Draft, *, number: int) -> Revision:

@@ -19,6 +19,7 @@ from memoree.database import (
     attempts,
     claims,
     condemned,
+    episodes,
     erasures,
     events,
     feedback,
@@ -197,6 +198,8 @@ class _Work:
             self.words |= index.unindex_artifact_revision(db, revision_row=revision.row_id)
         for source_id, item in self._items(artifact):
             self._erase_item(source_id, item)
+        for episode in episodes.remove(db, artifact.row_id):
+            tx.sum.remove(episodes.entry(episode))
         artifacts.erase(db, artifact, tx.commit_seq)
         after = artifacts.find(db, artifact.artifact_id)
         assert after is not None, "an erased artifact keeps its row"

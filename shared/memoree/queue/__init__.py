@@ -88,6 +88,9 @@ class CommandQueue(Protocol):
 
     async def stats(self) -> QueueStats: ...
 
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        """How many messages of a group are not acknowledged, counted up to `most`; `None` where nobody can tell."""
+
     async def close(self) -> None: ...
 
 

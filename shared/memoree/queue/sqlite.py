@@ -29,6 +29,7 @@ from memoree.queue.sqlite_store import (
     remove_dead,
     set_visible_at,
     stats,
+    waiting_in,
 )
 from memoree.queue.sqlite_worker import Job, Receive, SqliteWorker
 
@@ -97,6 +98,9 @@ class SqliteQueue:
 
     async def stats(self) -> QueueStats:
         return await self._read(stats)
+
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        return await self._read(lambda connection, _now: waiting_in(connection, group, most))
 
     async def dead_letters(self) -> AsyncGenerator[DeadLetter]:
         after = 0

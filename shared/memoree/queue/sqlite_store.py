@@ -331,6 +331,11 @@ def stats(connection: apsw.Connection, now: float) -> QueueStats:
     )
 
 
+def waiting_in(connection: apsw.Connection, group: str, most: int) -> int:
+    counted = "SELECT count(*) FROM (SELECT 1 FROM message WHERE group_id = ? LIMIT ?)"
+    return int(_rows(connection, counted, (group, most))[0][0])
+
+
 def bury(connection: apsw.Connection, message: Message, body: str, reason: str, now: float) -> None:
     """Keep a dead letter for a delivered message; the first one of a message stays."""
     sequence = int(message.receipt.partition(".")[0])

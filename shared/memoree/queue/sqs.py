@@ -175,6 +175,10 @@ class SqsQueue:
             oldest_age_seconds=None,
         )
 
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        """SQS counts over all groups only, and a tenant is told nothing of others."""
+        return None
+
     async def close(self) -> None:
         if self._releases:
             await asyncio.wait(self._releases, timeout=RELEASE_SECONDS_MAX)

@@ -320,6 +320,15 @@ class ReplicatedService:
                 raise unreachable(error) from error
         return self._cursor_key
 
+    async def queue_lag(self, tenant: str) -> bool:
+        """See `memoree.service.Service.queue_lag`."""
+        try:
+            waiting = await self._queue.waiting_in(tenant, most=limits.QUEUE_LAG_COMMANDS + 1)
+        except QueueError as error:
+            log.warning("the queue does not tell how many commands wait: %s", error)
+            return False
+        return waiting is not None and waiting > limits.QUEUE_LAG_COMMANDS
+
     # --- health -------------------------------------------------------------------------------------------------
 
     async def readiness(self) -> list[Check]:

@@ -86,6 +86,10 @@ class Deliveries:
     async def set_visibility(self, messages: Sequence[Message], seconds: float) -> None:
         self._visible_after.update({message.receipt: seconds for message in messages})
 
+    async def waiting_in(self, group: str, *, most: int) -> int | None:
+        """An event tells only what it brings."""
+        return None
+
     async def stats(self) -> QueueStats:
         return await self._onward.stats()
 

@@ -1,0 +1,151 @@
+"""Episodes: what is behind an episode id, version by version (MemoryProtocol §5).
+
+A version is one revision of an artifact of kind `episode`, and its row id is the commit that made both. It is visible
+from that commit until before `sys_to`. Replaced and forgotten versions stay; erased ones are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import apsw
+import orjson
+from blake3 import blake3
+
+from memoree.database.connection import one, scalar
+from memoree.database.entry import Entry
+
+KIND = "episode"
+"""Of artifacts that are episodes."""
+
+VISIBLE_EPISODE = "(p.row_id <= :seen AND (p.sys_to IS NULL OR :seen < p.sys_to))"
+"""Of a version `p`: whether it was the truth at the commit `:seen`."""
+
+_COLUMNS = "p.episode_id, p.source, p.t_ref, p.metadata, p.artifact_row, p.row_id, p.sys_to"
+_CURRENT = f"SELECT {_COLUMNS} FROM episodes p WHERE p.episode_id = ? AND p.sys_to IS NULL"  # noqa: S608 - constants
+_OF_ARTIFACT = f"SELECT {_COLUMNS} FROM episodes p WHERE p.artifact_row = ? AND p.sys_to IS NULL"  # noqa: S608
+_VISIBLE = f"""
+    SELECT {_COLUMNS} FROM episodes p WHERE p.episode_id = :episode_id AND {VISIBLE_EPISODE}
+"""  # noqa: S608
+_EVERY_OF_ARTIFACT = f"SELECT {_COLUMNS} FROM episodes p WHERE p.artifact_row = ? ORDER BY p.row_id"  # noqa: S608
+_ALL = f"SELECT {_COLUMNS} FROM episodes p ORDER BY p.row_id"  # noqa: S608
+_INSERT = """
+    INSERT INTO episodes (episode_id, source, t_ref, metadata, artifact_row, row_id, sys_to)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_CLOSE = "UPDATE episodes SET sys_to = ?2 WHERE row_id = ?1"
+_REMOVE = "DELETE FROM episodes WHERE row_id = ?"
+_COMMIT_AT = "SELECT max(commit_seq) FROM events WHERE hlc <= ?"
+_CLOCK_OF = "SELECT hlc FROM events WHERE commit_seq = ?"
+
+_PREVIEW_COLUMNS = "row_id, target, matched, created_at, used_by"
+_INSERT_PREVIEW = f"INSERT INTO forget_previews ({_PREVIEW_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
+_FIND_PREVIEW = f"SELECT {_PREVIEW_COLUMNS} FROM forget_previews WHERE row_id = ?"  # noqa: S608
+_ALL_PREVIEWS = f"SELECT {_PREVIEW_COLUMNS} FROM forget_previews ORDER BY row_id"  # noqa: S608
+_USE_PREVIEW = "UPDATE forget_previews SET used_by = ?2 WHERE row_id = ?1"
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One version. `t_ref` is the text that was sent, `metadata` a JSON object as text."""
+
+    episode_id: str
+    source: str
+    t_ref: str | None
+    metadata: str
+    artifact_row: int
+    row_id: int
+    sys_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A dry run of forgetting, told in the commit `row_id`; `target` is canonical JSON, `used_by` the commit that
+    deleted what it previewed."""
+
+    row_id: int
+    target: str
+    matched: int
+    created_at: str
+    used_by: int | None = None
+
+
+def current(db: apsw.Connection, episode_id: str) -> Episode | None:
+    """The version that is the truth now."""
+    row = one(db, _CURRENT, (episode_id,))
+    return Episode(*row) if row else None
+
+
+def current_of_artifact(db: apsw.Connection, artifact_row: int) -> Episode | None:
+    row = one(db, _OF_ARTIFACT, (artifact_row,))
+    return Episode(*row) if row else None
+
+
+def visible(db: apsw.Connection, episode_id: str, *, seen: int) -> Episode | None:
+    """The version that was the truth at the commit `seen`."""
+    row = one(db, _VISIBLE, {"episode_id": episode_id, "seen": seen})
+    return Episode(*row) if row else None
+
+
+def insert(db: apsw.Connection, episode: Episode) -> None:
+    """A new version; the one before it must be closed at the same commit."""
+    row = (episode.episode_id, episode.source, episode.t_ref, episode.metadata, episode.artifact_row)
+    db.execute(_INSERT, (*row, episode.row_id, episode.sys_to))
+
+
+def close(db: apsw.Connection, episode: Episode, commit_seq: int) -> Episode:
+    """The current version stops being the truth at this commit."""
+    db.execute(_CLOSE, (episode.row_id, commit_seq))
+    return replace(episode, sys_to=commit_seq)
+
+
+def remove(db: apsw.Connection, artifact_row: int) -> list[Episode]:
+    """For an erasure: every version that the artifact was. Returns what they were."""
+    removed = [Episode(*row) for row in db.execute(_EVERY_OF_ARTIFACT, (artifact_row,))]
+    for episode in removed:
+        db.execute(_REMOVE, (episode.row_id,))
+    return removed
+
+
+def commit_at(db: apsw.Connection, hlc: int) -> int:
+    """The newest commit that a reading of the hybrid clock has seen; 0 before the first."""
+    return int(scalar(db, _COMMIT_AT, (hlc,)) or 0)
+
+
+def clock_of(db: apsw.Connection, commit_seq: int) -> int:
+    """What the hybrid clock read at a commit that has an event."""
+    return int(scalar(db, _CLOCK_OF, (commit_seq,)))
+
+
+def insert_preview(db: apsw.Connection, preview: Preview) -> None:
+    row = (preview.row_id, preview.target, preview.matched, preview.created_at, preview.used_by)
+    db.execute(_INSERT_PREVIEW, row)
+
+
+def find_preview(db: apsw.Connection, commit_seq: int) -> Preview | None:
+    row = one(db, _FIND_PREVIEW, (commit_seq,))
+    return Preview(*row) if row else None
+
+
+def use_preview(db: apsw.Connection, preview: Preview, commit_seq: int) -> Preview:
+    db.execute(_USE_PREVIEW, (preview.row_id, commit_seq))
+    return replace(preview, used_by=commit_seq)
+
+
+def entries(db: apsw.Connection) -> Iterator[Entry]:
+    """What the integrity sum counts: every version and every preview, as they are now."""
+    for row in db.execute(_ALL):
+        yield entry(Episode(*row))
+    for row in db.execute(_ALL_PREVIEWS):
+        yield preview_entry(Preview(*row))
+
+
+def entry(episode: Episode) -> Entry:
+    content = (episode.source, episode.t_ref, episode.metadata, episode.artifact_row, episode.sys_to)
+    return Entry("episodes", episode.episode_id, str(episode.row_id), blake3(orjson.dumps(content)).digest())
+
+
+def preview_entry(preview: Preview) -> Entry:
+    content = (preview.target, preview.matched, preview.created_at, preview.used_by)
+    return Entry("forget_previews", str(preview.row_id), "", blake3(orjson.dumps(content)).digest())

@@ -1,0 +1,163 @@
+"""What the routes of MemoryProtocol share: the order of work, the call into the store, the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from memoree import limits
+from memoree.envelope import Envelope, WireModel, load_json, parse
+from memoree.errors import Code, MemoreeError
+from memoree.http.answers import Answer, HeaderList, HttpRefusal, header, header_values
+from memoree.http.auth import Principal
+from memoree.http.body import JSON_TYPES, BodyReader, ClientDisconnected, check_body_type, check_density, send_answer
+from memoree.http.gate import Admission, Gate
+from memoree.http.memoryprotocol.refusals import VALIDATE, Refusal, refuse
+from memoree.http.metrics import Metrics
+from memoree.http.observation import CODE_OK, observation
+from memoree.http.services import ServiceHolder
+from memoree.ids import new_ulid
+from memoree.operations.call import validate
+from memoree.service import Request
+
+BODY_BYTES_MAX = 2 * limits.MIB
+"""Of the reference server."""
+KEY_PREFIX = "memoryprotocol/"
+"""Before idempotency keys of this door's callers: those of a context share a name space with `/v1/call`."""
+
+Input = TypeVar("Input", bound=WireModel)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Of an operation, and the commit that it was read at."""
+
+    value: Mapping[str, Any]
+    commit_seq: int | None
+
+    @property
+    def headers(self) -> HeaderList:
+        return () if self.commit_seq is None else ((b"memoree-commit-seq", b"%d" % self.commit_seq),)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Of one process."""
+
+    services: ServiceHolder
+    gate: Gate
+    metrics: Metrics
+    bodies: BodyReader
+
+    async def ask(
+        self,
+        principal: Principal,
+        operation: str,
+        input: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT,
+    ) -> Result:
+        """The result of an operation, in the token's context; reads look at head first. Raises what it refused with."""
+        envelope = Envelope(
+            request_id=f"req_{new_ulid()}",
+            op=operation,
+            idempotency_key=f"{KEY_PREFIX}{key or new_ulid()}",
+            context=principal.context.model_dump(exclude_none=True),
+            context_source="explicit",
+            input=dict(input),
+        )
+        request = Request(envelope, validate(envelope))
+        reply = await self.services.service.call(principal.tenant, request, wait_seconds=wait_seconds, strong=True)
+        if reply.snapshot_commit_seq is not None:
+            self.metrics.saw_commit(principal.tenant, reply.snapshot_commit_seq)
+        if (error := reply.envelope.get("error")) is not None:
+            refused = MemoreeError.from_wire(error)
+            refused.retry_after_seconds = reply.retry_after_seconds
+            raise refused
+        return Result(reply.envelope["result"], reply.snapshot_commit_seq)
+
+
+class Endpoint:
+    """A route: bearer and scope, rate, body or path, then `serve`. A 403 gives back what it spent."""
+
+    scope_name: ClassVar[str]
+    """The token scope that it needs."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = _request_id(scope)
+        try:
+            admission = self.door.gate.admit(scope)
+            headers += admission.headers
+            self.door.gate.require(admission, self.scope_name)
+            answer = await self.serve(scope, receive, send, admission)
+        except ClientDisconnected:
+            return
+        except Refusal as refused:
+            answer = self.refused(scope, refused, headers)
+        except HttpRefusal as refused:
+            answer = self.refused(scope, Refusal.of_http(refused), headers)
+        except MemoreeError as error:
+            answer = self.refused(scope, Refusal.of(error), headers)
+        else:
+            if answer is None:
+                return
+            observation(scope).code = CODE_OK
+            answer = answer.with_headers(*headers)
+        await send_answer(answer, scope, receive, send)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, admission: Admission) -> Answer | None:
+        """The answer, or `None` where it was sent already. Raises `Refusal`, `HttpRefusal`, `MemoreeError`."""
+        raise NotImplementedError
+
+    def refused(self, scope: Scope, refusal: Refusal, headers: HeaderList) -> Answer:
+        observation(scope).code = refusal.code
+        return refusal.answer(headers)
+
+    async def body(self, scope: Scope, receive: Receive, model: type[Input]) -> Input:
+        """The body as the route's model. Raises 415, 413, 400 for what is no JSON, and 422 for another shape."""
+        check_body_type(scope, JSON_TYPES)
+        async with self.door.bodies.read(scope, receive) as raw:
+            document = await asyncio.to_thread(_decoded, raw) if len(raw) > limits.KIB * 64 else _decoded(raw)
+        return parse(model, document)
+
+    def key(self, scope: Scope) -> str | None:
+        """What `Idempotency-Key` says. Raises 422 for two of them, and for what is no text."""
+        keys = set(header_values(scope, b"idempotency-key"))
+        if len(keys) > 1:
+            refuse(422, VALIDATE, "there are two different Idempotency-Key headers")
+        try:
+            return keys.pop().decode() if keys else None
+        except UnicodeDecodeError:
+            refuse(422, VALIDATE, "the Idempotency-Key header is not UTF-8")
+
+
+def _decoded(raw: bytes) -> Any:
+    """Raises 400 for what is no JSON."""
+    try:
+        check_density(raw)
+        return load_json(raw)
+    except (MemoreeError, orjson.JSONDecodeError) as error:
+        if isinstance(error, MemoreeError) and error.code is not Code.INVALID_REQUEST:
+            raise
+        refuse(400, VALIDATE, f"the body is not JSON: {error}")
+
+
+def _request_id(scope: Scope) -> HeaderList:
+    """The caller's `X-Request-Id`, told again and kept for the log; one of ours where there is none."""
+    given = header(scope, b"x-request-id")
+    request_id = given if given is not None and 0 < len(given) <= limits.REQUEST_ID_BYTES_MAX else None
+    told = request_id if request_id is not None and request_id.isascii() else f"req_{new_ulid()}".encode()
+    observation(scope).request_id = told.decode()
+    return ((b"x-request-id", told),)

@@ -1,0 +1,79 @@
+"""What went wrong, in the words of MemoryProtocol (§11): a status, a code, a message for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from memoree.errors import HTTP_STATUS, Code, MemoreeError
+from memoree.http.answers import (
+    RETRY_AFTER_SECONDS_DEFAULT,
+    RETRY_STATUSES,
+    Answer,
+    HeaderList,
+    HttpRefusal,
+    json_answer,
+    retry_after,
+)
+
+VALIDATE = "validate"
+_STATUS = {
+    Code.INVALID_REQUEST: 422,
+    Code.WRITE_PENDING: 503,
+    Code.INTEGRITY_ERROR: 500,
+    Code.IDEMPOTENCY_CONFLICT: 422,
+}
+"""Where it is not the one of `/v1/call`."""
+_CODE = {
+    Code.INVALID_REQUEST: VALIDATE,
+    Code.CONTENT_TOO_LARGE: VALIDATE,
+    Code.IDEMPOTENCY_CONFLICT: VALIDATE,
+    Code.UNAUTHENTICATED: "unauthorized",
+    Code.FORBIDDEN: "forbidden",
+    Code.RATE_LIMITED: "rate_limited",
+    Code.NOT_FOUND: "not_found",
+    Code.WRITE_PENDING: "write_pending",
+    Code.TRANSPORT_ERROR: "storage",
+    Code.INDEX_NOT_READY: "storage",
+    Code.INTEGRITY_ERROR: "storage",
+    Code.CONFIG_ERROR: "storage",
+}
+UNKNOWN = "unknown"
+
+
+class Refusal(Exception):
+    """Ends a request with this status and `{"error": code, "message", **extra}`."""
+
+    def __init__(self, status: int, code: str, message: str, **extra: Any) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.extra: Mapping[str, Any] = extra
+        self.headers: HeaderList = ()
+        self.retry_after_seconds: float | None = None
+
+    @classmethod
+    def of(cls, error: MemoreeError) -> Refusal:
+        refused = cls(_STATUS.get(error.code, HTTP_STATUS[error.code]), _CODE.get(error.code, UNKNOWN), error.message)
+        refused.retry_after_seconds = error.retry_after_seconds
+        return refused
+
+    @classmethod
+    def of_http(cls, refused: HttpRefusal) -> Refusal:
+        """What the door refused before the protocol was asked; its status stands."""
+        found = cls.of(refused.error)
+        found.headers = refused.headers
+        if refused.status != HTTP_STATUS[refused.error.code]:
+            found.status = refused.status
+        return found
+
+    def answer(self, headers: HeaderList) -> Answer:
+        headers += self.headers
+        if self.status in RETRY_STATUSES:
+            headers += (retry_after(self.retry_after_seconds or RETRY_AFTER_SECONDS_DEFAULT),)
+        return json_answer({"error": self.code, "message": self.message, **self.extra}, self.status, headers=headers)
+
+
+def refuse(status: int, code: str, message: str, **extra: Any) -> NoReturn:
+    raise Refusal(status, code, message, **extra)
