@@ -103,6 +103,7 @@ def tables() -> tuple[Table, ...]:
     return (
         read_table(assertions / "machine.tsv", "Machine protocol, §9", "machine"),
         read_table(assertions / "retrieval.tsv", "Retrieval, §9", "retrieval"),
+        read_table(assertions / "memoryprotocol.tsv", "MemoryProtocol over HTTP, §17", "memoryprotocol"),
         read_table(assertions / "operations.tsv", "Operations", "operations"),
         read_table(assertions / "field-faults.tsv", "Faults seen in the field", "fault"),
     )

@@ -52,6 +52,7 @@ def mixed_mutations(write: Write) -> dict[str, Json]:
     _deliver(write)
     projections = _project(write, recipes)
     write("feedback.record", {"query": "which cone", "outcome": "useful", "retain_query": True})
+    _say(write)
     return {
         "log": log,
         "revised": revised,
@@ -108,6 +109,15 @@ def _deliver(write: Write) -> None:
         write("source.withdraw", {"source_id": source, "external_id": external_id, "reason": "deleted there"})
     ingest("page-3", "v1", "saggar firing")
     write("source.checkpoint", {"source_id": source, "health": "degraded", "cursor": "c-120"})
+
+
+def _say(write: Write) -> None:
+    """An episode of two versions, and one that was forgotten."""
+    said = write("artifact.put", {"kind": "episode", "title": "Standup", "content": _text("The damper sticks.")})
+    by_revision = {"artifact_id": said["artifact_id"], "if_revision": said["revision_id"]}
+    write("artifact.revise", {**by_revision, "content": _text("The damper stuck; Ben oiled it.")})
+    rumour = write("artifact.put", {"kind": "episode", "title": "Rumour", "content": _text("The kiln is to be sold.")})
+    write("artifact.forget", {"artifact_id": rumour["artifact_id"], "reason": "it was none"})
 
 
 def _project(write: Write, artifact: Json) -> dict[str, Json]:

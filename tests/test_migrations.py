@@ -32,12 +32,14 @@ FIXTURES = Path(__file__).with_name("fixtures")
 RELEASED = sorted(FIXTURES.glob("schema-*"))
 OLDEST = FIXTURES / "schema-1"
 RICHEST = FIXTURES / "schema-2"
+BEFORE_EPISODES = FIXTURES / "schema-4"
+FIRST_WITH_EPISODES = 5
 each_released = pytest.mark.parametrize("origin", RELEASED, ids=[path.name for path in RELEASED])
 COPY_NAME = f"{DATABASE_NAME}.before-schema-{SCHEMA_VERSION}"
 INDEX_TABLES = ("artifact_fts", "claim_fts", "projection_fts")
 WAL_MODE = b"\2\2"
 """Bytes 18 and 19 of a database whose first opening writes nothing."""
-PROGRESS_STEPS = 500
+PROGRESS_STEPS = 20
 CONTEXT = {"workspace_id": "wsp_lab", "project_id": "prj_kiln"}
 
 KILLER = """
@@ -171,6 +173,7 @@ def test_an_upgraded_store_holds_and_answers_what_it_did(origin: Path, tmp_path:
         }
         assert [revision.blob_hash for _, revision in artifacts.every_revision(db)] == hashes
         counted = integrity.with_log(before.integrity, db) if version == 1 else before.integrity
+        counted = integrity.with_episodes(counted, db) if version < FIRST_WITH_EPISODES else counted
         assert meta.read(db).integrity == counted == integrity.recompute(db)
         assert len(list(claims.every_revision(db))) == verified["checked_claim_revisions"]
 
@@ -215,6 +218,30 @@ def test_a_rebuilt_index_holds_what_writing_would_have_put_there(richest: Path) 
             db.execute(f"CREATE VIRTUAL TABLE temp.left_in_{table} USING fts5vocab (main, {table}, instance)")
             assert list(db.execute(f"SELECT * FROM left_in_{table}")) == []
         assert db.execute("SELECT count(*) FROM derivations").get == 0
+
+
+def test_what_was_stored_as_an_episode_is_one_version_by_version(tmp_path: Path) -> None:
+    """Of the three in the fixture one was revised, one was forgotten and one erased."""
+    store = shutil.copytree(BEFORE_EPISODES, tmp_path / "store")
+    with closing(released(BEFORE_EPISODES)) as old:
+        made = {
+            title: (artifact_id.removeprefix("art_"), commits.split(), forgotten)
+            for title, artifact_id, commits, forgotten in old.execute(
+                "SELECT r.title, a.artifact_id, group_concat(r.row_id, ' '), a.sys_to FROM artifacts a"
+                " JOIN artifact_revisions r ON r.artifact_row = a.row_id WHERE a.kind = 'episode' GROUP BY a.row_id"
+            )
+        }
+        assert old.execute("SELECT count(*) FROM artifacts WHERE kind = 'erased'").get == 2
+    assert sorted(made) == ["Rumour", "Standup"]
+    opened(store).close_sync()
+    standup, [first, second], _ = made["Standup"]
+    rumour, [only], forgotten = made["Rumour"]
+    with closing(connected(store / DATABASE_NAME)) as db:
+        assert list(db.execute("SELECT episode_id, row_id, sys_to, source, t_ref, metadata FROM episodes")) == [
+            (standup, int(first), int(second), "Standup", None, "{}"),
+            (standup, int(second), None, "Standup", None, "{}"),
+            (rumour, int(only), forgotten, "Rumour", None, "{}"),
+        ]
 
 
 @pytest.mark.fault_class(52)

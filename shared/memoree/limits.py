@@ -87,6 +87,10 @@ SOURCE_ITEMS_MAX = 100
 SOURCE_NAME_BYTES_MAX = 4096
 SOURCE_LOCATOR_BYTES_MAX = 64 * KIB
 EPISODE_SOURCE_BYTES_MAX = 16 * KIB
+EPISODE_HITS_DEFAULT = 10
+EPISODE_HITS_UNSAID = 30
+"""What `k: 0` means in MemoryProtocol, whose reference then says nothing to its engine."""
+EPISODE_HITS_MAX = 1000
 QUEUE_LAG_COMMANDS = 1000
 """Of one tenant, undecided; beyond that its callers are warned."""
 SOURCE_CURSOR_BYTES_MAX = 64 * KIB

@@ -116,6 +116,9 @@ class Tenants:
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         return await self._stores[tenant].operation_status(LOCAL_TENANT, attempt_id)
 
+    async def queue_lag(self, tenant: str) -> bool:
+        return await self._stores[tenant].queue_lag(LOCAL_TENANT)
+
     async def cursor_key(self) -> bytes:
         """One for all tenants, as in a deployment: only the cursor itself keeps them apart."""
         return await next(iter(self._stores.values())).cursor_key()
@@ -138,6 +141,7 @@ class Scripted:
         self.strong: list[bool] = []
         self.tenants: list[str] = []
         self.keys: list[str] = []
+        self.lag = False
         self.answer: Callable[[Request], Reply] = self.pending
 
     def pending(self, request: Request) -> Reply:
@@ -149,6 +153,10 @@ class Scripted:
         self.tenants.append(tenant)
         self.keys.append(request.envelope.idempotency_key or "")
         return self.answer(request)
+
+    async def queue_lag(self, tenant: str) -> bool:
+        self.tenants.append(tenant)
+        return self.lag
 
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         return self.statuses.get(f"{tenant}/{attempt_id}", OperationStatus("unknown"))

@@ -25,6 +25,7 @@ def passed(limiter: Limiter, tenant: str = "A", tries: int = 200) -> int:
     return sum(limiter.take(tenant).allowed for _ in range(tries))
 
 
+@pytest.mark.proves("memoryprotocol-16")
 def test_the_burst_passes_and_then_the_rate_per_second() -> None:
     clock = Clock()
     limiter = Limiter(5, 10, monotonic=clock)

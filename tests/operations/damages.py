@@ -14,6 +14,8 @@ DRAFT = "SELECT head_row FROM artifacts WHERE forgotten_reason = 'a draft'"
 CONFLICTED = "SELECT min(row_id) FROM claims WHERE status = 'conflicted'"
 CITING = "SELECT claim_revision_row FROM claim_evidence"
 LAST_COMMIT = "SELECT commit_seq FROM meta"
+STANDUP = "SELECT row_id FROM artifacts WHERE kind = 'episode' AND status = 'active'"
+RUMOUR = "SELECT row_id FROM artifacts WHERE kind = 'episode' AND status = 'forgotten'"
 LIVE_ITEM = "SELECT min(row_id) FROM source_items WHERE state = 'live'"
 
 REFUSAL = "INSERT INTO attempts SELECT 'att_01KJR4T4WJTX152K9RR434TBVX', '{}', '{}', {}, NULL, 0, batch FROM meta"
@@ -204,6 +206,26 @@ DAMAGES: dict[DatabaseKind, dict[str, str]] = {
         """,
         "an item younger than its source's last commit": "UPDATE sources SET commit_seq = row_id",
     },
+    "episode": {
+        "an episode that lost its first version": f"DELETE FROM episodes WHERE row_id = ({STANDUP})",
+        "an episode without a current version": f"""
+            DELETE FROM episodes WHERE artifact_row = ({STANDUP}) AND sys_to IS NULL
+        """,
+        "a version of another artifact": f"UPDATE episodes SET artifact_row = 1 WHERE row_id = ({STANDUP})",
+        "a version that ended too late": f"UPDATE episodes SET sys_to = sys_to + 1 WHERE row_id = ({STANDUP})",
+        "a version that ended before it began": f"UPDATE episodes SET sys_to = row_id WHERE row_id = ({STANDUP})",
+        "a forgotten episode that still is the truth": f"UPDATE episodes SET sys_to = NULL WHERE row_id = ({RUMOUR})",
+        "two episodes behind one id, at one time": f"""
+            UPDATE episodes SET episode_id = (SELECT episode_id FROM episodes WHERE row_id = ({STANDUP})),
+                sys_to = 9001 WHERE row_id = ({RUMOUR});
+            UPDATE episodes SET row_id = 9001 WHERE artifact_row = ({STANDUP}) AND sys_to IS NULL
+        """,
+        "metadata in ruins": f"UPDATE episodes SET metadata = '[]' WHERE row_id = ({STANDUP})",
+        "a preview that was used before it was made": """
+            INSERT INTO forget_previews SELECT commit_seq, '{}', 1, '2026-02-03', 1 FROM meta
+        """,
+        "a preview that is yet to be used": "INSERT INTO forget_previews VALUES (1, '{}', 1, '2026-02-03', 9001)",
+    },
     "derivation": {
         "a mark of a text that quotes nothing": """
             INSERT INTO derivations VALUES (1, '["memoree://artifact/a@b"]')
@@ -276,6 +298,10 @@ DAMAGES: dict[DatabaseKind, dict[str, str]] = {
             UPDATE artifacts SET erasure_row = 1; UPDATE claims SET erasure_row = 1;
             UPDATE relations SET metadata = '{"because": "so"}';
             UPDATE feedback SET note = (SELECT claim_id FROM claims LIMIT 1)
+        """,
+        "an episode of which an erasure left the versions": f"""
+            INSERT INTO erasures VALUES (1, 'ers_1', '2026-02-03');
+            UPDATE artifacts SET erasure_row = 1, kind = 'erased' WHERE row_id = ({RUMOUR})
         """,
     },
     "outcome": {

@@ -36,7 +36,8 @@ _INSERT = """
 """
 _CLOSE = "UPDATE episodes SET sys_to = ?2 WHERE row_id = ?1"
 _REMOVE = "DELETE FROM episodes WHERE row_id = ?"
-_COMMIT_AT = "SELECT max(commit_seq) FROM events WHERE hlc <= ?"
+_EVENT_UP_TO = "SELECT commit_seq, hlc FROM events WHERE commit_seq <= ? ORDER BY commit_seq DESC LIMIT 1"
+_NEWEST_EVENT = "SELECT max(commit_seq) FROM events"
 _CLOCK_OF = "SELECT hlc FROM events WHERE commit_seq = ?"
 
 _PREVIEW_COLUMNS = "row_id, target, matched, created_at, used_by"
@@ -109,8 +110,17 @@ def remove(db: apsw.Connection, artifact_row: int) -> list[Episode]:
 
 
 def commit_at(db: apsw.Connection, hlc: int) -> int:
-    """The newest commit that a reading of the hybrid clock has seen; 0 before the first."""
-    return int(scalar(db, _COMMIT_AT, (hlc,)) or 0)
+    """The newest commit that a reading of the hybrid clock has seen; 0 before the first. Readings rise with commits, so
+    that it is found by halving."""
+    newest, seen, unseen = 0, 0, (scalar(db, _NEWEST_EVENT) or 0) + 1
+    while seen + 1 < unseen:
+        middle = (seen + unseen) // 2
+        commit_seq, reading = one(db, _EVENT_UP_TO, (middle,)) or (0, 0)
+        if reading <= hlc:
+            newest, seen = commit_seq, middle
+        else:
+            unseen = commit_seq
+    return newest
 
 
 def clock_of(db: apsw.Connection, commit_seq: int) -> int:

@@ -30,6 +30,9 @@ from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
 from memoree.http.memoryprotocol.door import BODY_BYTES_MAX, Door
 from memoree.http.memoryprotocol.episode import EpisodeEndpoint
 from memoree.http.memoryprotocol.ingest import IngestEndpoint
+from memoree.http.memoryprotocol.recall import RecallEndpoint
+from memoree.http.memoryprotocol.refusals import PATHS as MEMORYPROTOCOL_PATHS
+from memoree.http.memoryprotocol.refusals import Refusal
 from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint
 from memoree.http.observation import Observation, observation
 from memoree.http.origin import LoopbackGuard
@@ -49,6 +52,7 @@ EXPOSED_HEADERS = (
     "RateLimit-Remaining",
     "RateLimit-Reset",
     "Retry-After",
+    "X-Request-Id",
 )
 
 log = logging.getLogger(__name__)
@@ -80,6 +84,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route(CONTENT_PATH, GET=ContentEndpoint(services, gate, metrics)),
         *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
         _route("/v1/ingest", POST=IngestEndpoint(door)),
+        _route("/v1/recall", POST=RecallEndpoint(door)),
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
         _route("/v1/schema", GET=described.schema),
         _route("/openapi.json", GET=described.openapi),
@@ -216,6 +221,10 @@ async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _refused(scope: Scope, refused: HttpRefusal) -> Answer:
+    if scope["path"].startswith(MEMORYPROTOCOL_PATHS):
+        told = Refusal.of_http(refused)
+        observation(scope).code = told.code
+        return told.answer(())
     observation(scope).code = refused.error.code
     return refusal_answer(scope, refused)
 

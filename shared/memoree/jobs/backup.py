@@ -18,7 +18,7 @@ from typing import TypeVar
 import apsw
 
 from memoree import __version__, erasures, limits
-from memoree.backup import checkpoint, manifest
+from memoree.backup import checkpoint, manifest, proving
 from memoree.backup.drill import Drill, rehearse
 from memoree.backup.packed import PackedFile, pack
 from memoree.backup.record import (
@@ -110,12 +110,13 @@ async def _staged(source: Source, intent: Intent, work: Path, full: bool, progre
         loop.call_soon_threadsafe(copied.set_result, meta.read(db))
         return rehearse(db, intent.began_at)
 
-    async def prove() -> None:
-        await asyncio.to_thread(checkpoint.prove, database, await copied)
+    async def proved() -> None:
+        await asyncio.wait((copied,))
+        await proving.prove(database, copied.result())
 
     progress("copying the database")
     asking = asyncio.create_task(source.snapshot(copy_and_ask))
-    proving = asyncio.create_task(prove())
+    verdict = asyncio.create_task(proved())
     try:
         await asyncio.wait((asking, copied), return_when=asyncio.FIRST_COMPLETED)
         if not copied.done():
@@ -123,13 +124,12 @@ async def _staged(source: Source, intent: Intent, work: Path, full: bool, progre
         packed, listed, written = await _stored(source, intent, database, lines, full, progress)
         drill, seen = await asking
         progress(f"proving the copy of commit {seen.commit_seq}")
-        await proving
+        await verdict
         if copied.result() != seen:
             raise checkpoint.unsound(f"the copy is at {copied.result()}, the snapshot at {seen}")
     finally:
-        if not copied.done():
-            proving.cancel()
-        await asyncio.gather(asking, proving, return_exceptions=True)  # before their file is removed
+        verdict.cancel()
+        await asyncio.gather(asking, verdict, return_exceptions=True)  # before their file is removed
     await _require(_present(source), manifest.refs(lines))  # again: what was collected meanwhile is not in this backup
     return BackupRecord(
         backup_id=intent.backup_id,

@@ -155,7 +155,16 @@ def validity(view: View, episode: Episode) -> dict[str, Any]:
 
 
 def _same(before: Episode, said: EpisodeDraft) -> bool:
-    return (before.source, before.t_ref, before.metadata) == (said.source, said.t_ref, said.metadata)
+    """Whatever the order of the members in `metadata`."""
+    return (before.source, before.t_ref, _canonical(before.metadata)) == (
+        said.source,
+        said.t_ref,
+        _canonical(said.metadata),
+    )
+
+
+def _canonical(metadata: str) -> bytes:
+    return orjson.dumps(orjson.loads(metadata), option=orjson.OPT_SORT_KEYS)
 
 
 def _ingested(tx: Transaction, version: Episode, artifact_id: str, revision_id: str) -> Ingested:
@@ -166,6 +175,6 @@ def _ingested(tx: Transaction, version: Episode, artifact_id: str, revision_id: 
 def _title(source: str) -> str:
     """What the artifact is called in the other protocols: its source, cut to a title."""
     shown = " ".join(source.split()) or episodes.KIND
-    while len(shown.encode()) > limits.TITLE_BYTES_MAX:
+    if len(shown.encode()) > limits.TITLE_BYTES_MAX:
         shown = shown[: limits.TITLE_BYTES_MAX // 4 - 1] + _CUT
     return shown

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import lru_cache
 from heapq import merge
 from itertools import combinations, islice
 from math import inf
@@ -18,7 +19,7 @@ from weakref import WeakSet
 import apsw
 
 from memoree.retrieval.expression import EntityType, Expression
-from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
+from memoree.retrieval.scope import ARTIFACTS, CURRENT_CLAIM, VISIBLE, Reach
 
 CLAIM_COLUMNS = 0b111
 TITLE_COLUMNS = 0b010101
@@ -48,36 +49,10 @@ CLAIM_CANDIDATES = f"""
     ORDER BY claim_fts.rank LIMIT :rows_max
 """  # noqa: S608 - constant predicates
 
-ARTIFACT_CANDIDATES = f"""
-    SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id, c.ordinal,
-        (SELECT max(ordinal) FROM artifact_chunks WHERE revision_row = r.row_id), 0,
-        EXISTS (SELECT 1 FROM derivations AS d WHERE d.revision_row = r.row_id)
-    FROM artifact_fts
-    CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
-    CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
-    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    WHERE artifact_fts MATCH :match AND {SHOWN_ARTIFACT}
-    ORDER BY artifact_fts.rank LIMIT :rows_max
-"""  # noqa: S608 - constant predicates
-
 _TIED_CLAIMS = CLAIM_CANDIDATES.replace(
     "ORDER BY claim_fts.rank", "AND +claim_fts.rank = :edge ORDER BY claim_fts.rowid DESC"
 )
-_TIED_ARTIFACTS = ARTIFACT_CANDIDATES.replace(
-    "ORDER BY artifact_fts.rank", "AND +artifact_fts.rank = :edge ORDER BY artifact_fts.rowid DESC"
-)
 """Of more equal scores than are read, the newest: rows of an index are in the order of commits."""
-
-_TITLED_CANDIDATES = f"""
-    SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id
-    FROM artifact_fts
-    CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
-    CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
-    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    WHERE artifact_fts MATCH :match AND c.ordinal = 0 AND {TITLED_ARTIFACT}
-    ORDER BY artifact_fts.rank LIMIT :rows_max
-"""  # noqa: S608 - constant predicates
-"""Of artifacts known by their titles only; every chunk has the title, so the first one stands for all."""
 
 _CHUNKS = f"""
     SELECT rowid, phrase_columns(artifact_fts) FROM artifact_fts
@@ -146,6 +121,44 @@ class Row(NamedTuple):
     is_derived: bool = False
 
 
+class ArtifactStatements(NamedTuple):
+    """`tied` are of one score, the newest first: rows of an index are in the order of commits. `titled` are of
+    artifacts known by their titles only; every chunk has the title, so the first one stands for all."""
+
+    candidates: str
+    tied: str
+    titled: str | None
+
+
+@lru_cache
+def artifact_statements(reach: Reach) -> ArtifactStatements:
+    chunks = f"""
+        FROM artifact_fts
+        CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
+        CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
+        CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+        {reach.joined}
+    """
+    candidates = f"""
+        SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id, c.ordinal,
+            (SELECT max(ordinal) FROM artifact_chunks WHERE revision_row = r.row_id), 0,
+            EXISTS (SELECT 1 FROM derivations AS d WHERE d.revision_row = r.row_id)
+        {chunks} WHERE artifact_fts MATCH :match AND {reach.shown}
+        ORDER BY artifact_fts.rank LIMIT :rows_max
+    """  # noqa: S608 - constant predicates
+    titled = f"""
+        SELECT artifact_fts.rowid, artifact_fts.rank, phrase_columns(artifact_fts), r.sys_from, r.row_id
+        {chunks} WHERE artifact_fts MATCH :match AND c.ordinal = 0 AND {reach.titled}
+        ORDER BY artifact_fts.rank LIMIT :rows_max
+    """
+    tied = candidates.replace(
+        "ORDER BY artifact_fts.rank", "AND +artifact_fts.rank = :edge ORDER BY artifact_fts.rowid DESC"
+    )
+    return ArtifactStatements(candidates, tied, titled if reach.titled is not None else None)
+
+
+ARTIFACT_CANDIDATES = artifact_statements(ARTIFACTS).candidates
+
 _prepared: WeakSet[apsw.Connection] = WeakSet()
 
 
@@ -183,12 +196,15 @@ def _claim_rows(db: apsw.Connection, statement: str, bindings: Mapping[str, Any]
             yield Row(fts_row, rank, columns, commit_seq, fts_row, is_disputed=bool(is_disputed))
 
 
-def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int) -> list[Row]:
+def artifact_rows(
+    db: apsw.Connection, match: str, scope: Mapping[str, Any], window: int, reach: Reach = ARTIFACTS
+) -> list[Row]:
     """The best row of each of the `window` best revisions, of equal ones the newest. Neither a long body nor copies of
     what is stored crowd others out."""
-    sources = [_rows(db, ARTIFACT_CANDIDATES, match, scope)]
-    if scope["historical"]:
-        sources.append(_rows(db, _TITLED_CANDIDATES, f"{IN_TITLE}({match})", scope))
+    statements = artifact_statements(reach)
+    sources = [_rows(db, statements.candidates, match, scope)]
+    if statements.titled is not None and scope["historical"]:
+        sources.append(_rows(db, statements.titled, f"{IN_TITLE}({match})", scope))
     best: dict[int, Row] = {}
     originals, edge = 0, -inf
     with ExitStack() as opened:
@@ -203,7 +219,7 @@ def artifact_rows(db: apsw.Connection, match: str, scope: Mapping[str, Any], win
                 edge = row.rank
     if len(best) == window + TIED_ROWS_MAX:
         best = {row_id: row for row_id, row in best.items() if row.rank != edge}
-        with closing(_rows(db, _TIED_ARTIFACTS, match, {**scope, "edge": edge})) as newest:
+        with closing(_rows(db, statements.tied, match, {**scope, "edge": edge})) as newest:
             for row in islice(newest, window):
                 best.setdefault(row.revision_row, row)
     copies = sum(1 for row in best.values() if row.is_derived)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import apsw
@@ -28,6 +29,7 @@ from memoree.retrieval.expression import EntityType, Expression, expression_of
 from memoree.retrieval.projections import ProjectionStatus, add_anchored, with_projections
 from memoree.retrieval.qualify import facts_of, fused, is_exact, is_qualified
 from memoree.retrieval.query import Query
+from memoree.retrieval.scope import ARTIFACTS, Reach
 from memoree.retrieval.typo import add_typo_matches
 
 WINDOW_PER_HIT = 8
@@ -63,14 +65,17 @@ def find(
     surface: Surface,
     limit: int,
     state: tuple[int, int],
+    reach: Reach = ARTIFACTS,
 ) -> Pool:
-    """Candidates of a surface. `scope` comes from `scope_bindings`, `state` is (history, commit_seq).
+    """Candidates of a surface. `scope` comes from `scope_bindings` or binds what `reach` names, `state` is (history,
+    commit_seq).
 
     Raises `INVALID_REQUEST` when the query takes longer than a search may.
     """
     prepare(db)
     with deadline(db, SEARCH_SECONDS_MAX):
-        pool, status = _candidates(db, query, scope, surface, window=WINDOW_PER_HIT * (limit + 1), state=state)
+        window = WINDOW_PER_HIT * (limit + 1)
+        pool, status = _candidates(db, query, scope, surface, window=window, state=state, reach=reach)
     ranked = _copies_behind(db, query, fused(query, pool))
     qualified: list[Candidate] = []
     unqualified: list[Candidate] = []
@@ -118,19 +123,22 @@ def _candidates(
     *,
     window: int,
     state: tuple[int, int],
+    reach: Reach,
 ) -> tuple[list[Candidate], ProjectionStatus]:
     pool: list[Candidate] = []
     driving: dict[EntityType, int] = {}
     for entity_type in _ENTITY_TYPES[surface]:
-        found, driving[entity_type] = _lexical_candidates(db, query, entity_type, scope, window, state)
+        found, driving[entity_type] = _lexical_candidates(db, query, entity_type, scope, window, state, reach)
         pool += found
     if not any(is_exact(query, candidate) for candidate in pool):
         for entity_type in _ENTITY_TYPES[surface]:
             unread = query.all_mask & ~driving[entity_type]
-            add_typo_matches(db, query, entity_type, pool, scope=scope, window=window, state=state, right=unread)
+            add_typo_matches(
+                db, query, entity_type, pool, scope=scope, window=window, state=state, right=unread, reach=reach
+            )
     if surface != "artifact":
         add_anchored(db, query, pool, scope)
-    if surface == "claim":
+    if surface == "claim" or not reach.has_projections:
         return pool, ProjectionStatus("not_applicable")
     return with_projections(db, query, pool, scope, window)
 
@@ -142,12 +150,13 @@ def _lexical_candidates(
     scope: Mapping[str, Any],
     window: int,
     state: tuple[int, int],
+    reach: Reach,
 ) -> tuple[list[Candidate], int]:
     """The candidates, and the units whose rows were all read."""
     expression = expression_of(query, entity_type)
     if not expression.match:
         return [], query.all_mask
-    read_rows = claim_rows if entity_type == "claim" else artifact_rows
+    read_rows = claim_rows if entity_type == "claim" else partial(artifact_rows, reach=reach)
     match, driving = driven(db, query, expression, entity_type, state)
     rows = read_rows(db, match, scope, window)
     if len(rows) >= window and not _fills_the_page(query, expression, entity_type, rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import orjson
@@ -24,6 +24,20 @@ SHOWN_ARTIFACT = f"""(e.status = 'active'
 
 TITLED_ARTIFACT = f"(:historical AND e.status <> 'active' AND ({VISIBLE} OR {_PINNED_ARTIFACT}))"
 """History lists what was forgotten, but finds it by its title only: no hit may confirm a word of a hidden body."""
+
+
+class Reach(NamedTuple):
+    """The artifacts that a search is among, as SQL: a predicate of a chunk `c`, its revision `r`, its artifact `e` and
+    what is `joined` to them. Those of `titled` are found by their titles only."""
+
+    shown: str
+    joined: str = ""
+    titled: str | None = None
+    has_projections: bool = False
+
+
+ARTIFACTS = Reach(SHOWN_ARTIFACT, titled=TITLED_ARTIFACT, has_projections=True)
+"""What the caller's horizon has."""
 
 _PINNED = """
     SELECT r.row_id FROM json_each(:pins) AS pin

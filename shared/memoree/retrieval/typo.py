@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache, partial
 from itertools import islice, product
 from math import ceil, floor, prod
 from threading import Lock
@@ -40,7 +41,7 @@ from memoree.retrieval.candidates import (
 )
 from memoree.retrieval.expression import COLUMNS, EntityType, Expression
 from memoree.retrieval.query import Query, Unit
-from memoree.retrieval.scope import CURRENT_CLAIM, SHOWN_ARTIFACT, TITLED_ARTIFACT, VISIBLE
+from memoree.retrieval.scope import ARTIFACTS, CURRENT_CLAIM, VISIBLE, Reach
 from memoree.retrieval.stemming import stem
 from memoree.retrieval.telling import is_telling
 from memoree.retrieval.text import is_guessable
@@ -64,30 +65,34 @@ PHRASE_WORDS_GUESSED_MAX = 20
 WORDS_MAX = 500_000
 VOCABULARIES_KEPT = 8
 
-_ARTIFACT_WITH = """
-    SELECT 1 FROM artifact_fts
-    CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
-    CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
-    CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
-    WHERE artifact_fts MATCH"""
 _WORDS = "SELECT row_id, word FROM words WHERE row_id > ? ORDER BY row_id LIMIT ?"
-_VISIBLE_TERMS: Mapping[EntityType, str] = {
-    "artifact": f"""
-        SELECT term.key FROM json_each(:terms) AS term
-        WHERE EXISTS ({_ARTIFACT_WITH} term.value AND {SHOWN_ARTIFACT})
-            OR EXISTS ({_ARTIFACT_WITH} '{IN_TITLE}(' || term.value || ')' AND {TITLED_ARTIFACT})
-        LIMIT :count_max
-    """,  # noqa: S608 - constant predicates
-    "claim": f"""
-        SELECT term.key FROM json_each(:terms) AS term WHERE EXISTS (
-            SELECT 1 FROM claim_fts
-            CROSS JOIN claim_revisions AS r ON r.row_id = claim_fts.rowid
-            CROSS JOIN claims AS e ON e.row_id = r.claim_row
-            WHERE claim_fts MATCH term.value AND {VISIBLE} AND {CURRENT_CLAIM}
-        ) LIMIT :count_max
-    """,  # noqa: S608 - constant predicates
-}
+_VISIBLE_CLAIM_TERMS = f"""
+    SELECT term.key FROM json_each(:terms) AS term WHERE EXISTS (
+        SELECT 1 FROM claim_fts
+        CROSS JOIN claim_revisions AS r ON r.row_id = claim_fts.rowid
+        CROSS JOIN claims AS e ON e.row_id = r.claim_row
+        WHERE claim_fts MATCH term.value AND {VISIBLE} AND {CURRENT_CLAIM}
+    ) LIMIT :count_max
+"""  # noqa: S608 - constant predicates
 """Of quoted terms, the places of the first ones that stand in a row the caller may see, in their order."""
+
+
+@lru_cache
+def _visible_terms(reach: Reach) -> str:
+    """The same, of artifacts."""
+    with_term = f"""
+        SELECT 1 FROM artifact_fts
+        CROSS JOIN artifact_chunks AS c ON c.row_id = artifact_fts.rowid
+        CROSS JOIN artifact_revisions AS r ON r.row_id = c.revision_row
+        CROSS JOIN artifacts AS e ON e.row_id = r.artifact_row
+        {reach.joined}
+        WHERE artifact_fts MATCH"""  # noqa: S608 - constant predicates
+    titled = f"OR EXISTS ({with_term} '{IN_TITLE}(' || term.value || ')' AND {reach.titled})" if reach.titled else ""
+    return f"""
+        SELECT term.key FROM json_each(:terms) AS term
+        WHERE EXISTS ({with_term} term.value AND {reach.shown}) {titled}
+        LIMIT :count_max
+    """  # noqa: S608 - constant predicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,7 @@ class Speller:
     scope: Mapping[str, Any]
     vocabulary: Vocabulary
     threshold: Fraction
+    reach: Reach
 
     def guesses(self, unit: Unit) -> list[Guess]:
         """Guesses for a word; for a phrase, its words guessed in place, so that it stays adjacent and in order."""
@@ -189,7 +195,8 @@ class Speller:
         columns = COLUMNS[self.entity_type]
         terms = orjson.dumps([f'{columns.terms}"{stem(guess.words[0])}"' for guess in guesses]).decode()
         bindings = {**self.scope, "terms": terms, "count_max": count_max}
-        places = self.db.execute(_VISIBLE_TERMS[self.entity_type], bindings)
+        statement = _VISIBLE_CLAIM_TERMS if self.entity_type == "claim" else _visible_terms(self.reach)
+        places = self.db.execute(statement, bindings)
         visible = [guesses[int(str(place))] for (place,) in places]
         return visible[:1] if visible and visible[0].words == (word,) else visible
 
@@ -204,6 +211,7 @@ def add_typo_matches(
     window: int,
     state: tuple[int, int],
     right: int,
+    reach: Reach = ARTIFACTS,
 ) -> None:
     """Judge the pool's candidates of this type by guessed spellings too, and add those that only these find. Units that
     are `right` need no guess, whoever has them."""
@@ -217,13 +225,13 @@ def add_typo_matches(
     one_word = sum(len(unit.words) for unit in query.units) == 1
     history, _ = state
     vocabulary = _vocabularies.read(db, history)
-    speller = Speller(db, entity_type, scope, vocabulary, SIMILARITY_ONE_WORD if one_word else SIMILARITY)
+    speller = Speller(db, entity_type, scope, vocabulary, SIMILARITY_ONE_WORD if one_word else SIMILARITY, reach)
     guesses = {number: speller.guesses(query.units[number]) for number in guessable}
     expression = _guessed_expression(query, entity_type, guesses, seen)
     if expression is None:
         return
     corrected = _corrected(guesses)
-    read_rows = claim_rows if entity_type == "claim" else artifact_rows
+    read_rows = claim_rows if entity_type == "claim" else partial(artifact_rows, reach=reach)
     for row in read_rows(db, expression.match, scope, window):
         found = _judged(query, entity_type, expression, row, seen)
         if (candidate := known.get(row.revision_row)) is None:

@@ -90,6 +90,14 @@ RULES = (
     ),
     Rule(
         "erasure",
+        "the episode was erased and what its version {0} said is still there",
+        """
+        SELECT a.artifact_id, p.row_id FROM artifacts a JOIN episodes p ON p.artifact_row = a.row_id
+        WHERE a.erasure_row IS NOT NULL
+        """,
+    ),
+    Rule(
+        "erasure",
         "the feedback is about something that was erased and still names it",
         f"""
         SELECT feedback_id FROM feedback f WHERE EXISTS (

@@ -20,6 +20,7 @@ DatabaseKind = Literal[
     "conflict_case",
     "claim_status",
     "source_item",
+    "episode",
     "projection",
     "derivation",
     "events",

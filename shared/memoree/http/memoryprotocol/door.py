@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-import orjson
 from starlette.types import Receive, Scope, Send
 
 from memoree import limits
 from memoree.envelope import Envelope, WireModel, load_json, parse
-from memoree.errors import Code, MemoreeError
+from memoree.errors import MemoreeError
 from memoree.http.answers import Answer, HeaderList, HttpRefusal, header, header_values
 from memoree.http.auth import Principal
 from memoree.http.body import JSON_TYPES, BodyReader, ClientDisconnected, check_body_type, check_density, send_answer
@@ -30,6 +29,7 @@ BODY_BYTES_MAX = 2 * limits.MIB
 """Of the reference server."""
 KEY_PREFIX = "memoryprotocol/"
 """Before idempotency keys of this door's callers: those of a context share a name space with `/v1/call`."""
+KEY_BYTES_MAX = limits.IDEMPOTENCY_KEY_BYTES_MAX - len(KEY_PREFIX)
 
 Input = TypeVar("Input", bound=WireModel)
 
@@ -133,25 +133,27 @@ class Endpoint:
         return parse(model, document)
 
     def key(self, scope: Scope) -> str | None:
-        """What `Idempotency-Key` says. Raises 422 for two of them, and for what is no text."""
-        keys = set(header_values(scope, b"idempotency-key"))
-        if len(keys) > 1:
+        """What `Idempotency-Key` says. Raises 422 for two of them, and for one that is empty, too long or no text."""
+        keys = header_values(scope, b"idempotency-key")
+        if not keys:
+            return None
+        if len(set(keys)) > 1:
             refuse(422, VALIDATE, "there are two different Idempotency-Key headers")
+        if not 0 < len(keys[0]) <= KEY_BYTES_MAX:
+            refuse(422, VALIDATE, f"the Idempotency-Key header must have 1 to {KEY_BYTES_MAX} bytes")
         try:
-            return keys.pop().decode() if keys else None
+            return keys[0].decode()
         except UnicodeDecodeError:
             refuse(422, VALIDATE, "the Idempotency-Key header is not UTF-8")
 
 
 def _decoded(raw: bytes) -> Any:
-    """Raises 400 for what is no JSON."""
+    """Raises 400 for what is no JSON, or more of it than can be meant."""
     try:
         check_density(raw)
         return load_json(raw)
-    except (MemoreeError, orjson.JSONDecodeError) as error:
-        if isinstance(error, MemoreeError) and error.code is not Code.INVALID_REQUEST:
-            raise
-        refuse(400, VALIDATE, f"the body is not JSON: {error}")
+    except MemoreeError as error:
+        refuse(400, VALIDATE, error.message)
 
 
 def _request_id(scope: Scope) -> HeaderList:

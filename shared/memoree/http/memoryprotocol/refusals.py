@@ -17,19 +17,25 @@ from memoree.http.answers import (
 )
 
 VALIDATE = "validate"
+PATHS = ("/v1/ingest", "/v1/recall", "/v1/forget", "/v1/snapshot/", "/v1/episode/")
+"""Of the protocol's routes, or their beginnings."""
 _STATUS = {
     Code.INVALID_REQUEST: 422,
-    Code.WRITE_PENDING: 503,
-    Code.INTEGRITY_ERROR: 500,
     Code.IDEMPOTENCY_CONFLICT: 422,
+    Code.WRITE_PENDING: 503,
+    Code.TRANSPORT_ERROR: 500,
+    Code.INDEX_NOT_READY: 500,
 }
 """Where it is not the one of `/v1/call`."""
+_CODE_OF_STATUS = {408: "request_timeout", 503: "overloaded"}
+"""Of what the door refuses by itself, without a look at the store."""
 _CODE = {
     Code.INVALID_REQUEST: VALIDATE,
     Code.CONTENT_TOO_LARGE: VALIDATE,
     Code.IDEMPOTENCY_CONFLICT: VALIDATE,
     Code.UNAUTHENTICATED: "unauthorized",
     Code.FORBIDDEN: "forbidden",
+    Code.SCOPE_VIOLATION: "forbidden",
     Code.RATE_LIMITED: "rate_limited",
     Code.NOT_FOUND: "not_found",
     Code.WRITE_PENDING: "write_pending",
@@ -39,6 +45,8 @@ _CODE = {
     Code.CONFIG_ERROR: "storage",
 }
 UNKNOWN = "unknown"
+_MEMBER_OF_INPUT = "input."
+"""How members are called where an operation has judged them."""
 
 
 class Refusal(Exception):
@@ -51,26 +59,28 @@ class Refusal(Exception):
         self.message = message
         self.extra: Mapping[str, Any] = extra
         self.headers: HeaderList = ()
+        self.retryable = False
         self.retry_after_seconds: float | None = None
 
     @classmethod
     def of(cls, error: MemoreeError) -> Refusal:
-        refused = cls(_STATUS.get(error.code, HTTP_STATUS[error.code]), _CODE.get(error.code, UNKNOWN), error.message)
+        status = _STATUS.get(error.code, HTTP_STATUS[error.code])
+        refused = cls(status, _CODE.get(error.code, UNKNOWN), error.message.removeprefix(_MEMBER_OF_INPUT))
+        refused.retryable = error.retryable
         refused.retry_after_seconds = error.retry_after_seconds
         return refused
 
     @classmethod
     def of_http(cls, refused: HttpRefusal) -> Refusal:
-        """What the door refused before the protocol was asked; its status stands."""
+        """What the door refused before the store was asked; its status stands."""
         found = cls.of(refused.error)
-        found.headers = refused.headers
-        if refused.status != HTTP_STATUS[refused.error.code]:
-            found.status = refused.status
+        found.status, found.headers = refused.status, refused.headers
+        found.code = _CODE_OF_STATUS.get(refused.status, found.code)
         return found
 
     def answer(self, headers: HeaderList) -> Answer:
         headers += self.headers
-        if self.status in RETRY_STATUSES:
+        if self.retryable or self.status in RETRY_STATUSES:
             headers += (retry_after(self.retry_after_seconds or RETRY_AFTER_SECONDS_DEFAULT),)
         return json_answer({"error": self.code, "message": self.message, **self.extra}, self.status, headers=headers)
 

@@ -6,7 +6,7 @@ from memoree import __version__
 from memoree.browsing.lists import LISTINGS
 from memoree.http.answers import BULK_PATH, CALL_PATH, OPERATIONS_PATH
 from memoree.http.content import CONTENT_PATH
-from memoree.http.openapi import content, lists, protocol
+from memoree.http.openapi import content, lists, memoryprotocol, protocol
 from memoree.http.openapi.components import Components, Json
 from memoree.http.openapi.parts import add_plain_error
 from memoree.http.openapi.public import open_paths
@@ -18,7 +18,8 @@ VERSION = "3.1.0"
 _INTRODUCTION = """\
 Agents store artifacts (immutable revisions of bytes) and claims (statements that cite exact byte spans), relate them,
 and search. `POST /v1/call` speaks the machine protocol: one request envelope in, one response envelope out.
-Lists browse without a query; `POST /v1/bulk` carries many envelopes. Without a tokens file the server only listens on
+Lists browse without a query; `POST /v1/bulk` carries many envelopes. `/v1/ingest`, `/v1/recall` and
+`/v1/episode` are of MemoryProtocol, with bodies of their own. Without a tokens file the server only listens on
 loopback and asks for no token."""
 
 
@@ -37,6 +38,9 @@ def document(*, authorization: bool, metrics: bool) -> Json:
             f"/v1/{listing.name}": {"get": lists.page_of(components, listing, authorization=authorization)}
             for listing in LISTINGS
         },
+        "/v1/ingest": {"post": memoryprotocol.ingest(components)},
+        "/v1/recall": {"post": memoryprotocol.recall(components)},
+        "/v1/episode/{episode_id}": {"get": memoryprotocol.episode(components)},
         **open_paths(metrics=metrics),
     }
     security = {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if authorization else {}
