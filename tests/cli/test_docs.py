@@ -58,8 +58,9 @@ def test_every_setting_of_a_deployment_is_documented_with_its_default() -> None:
 
 
 def test_every_route_has_a_curl_of_its_own() -> None:
-    pages = "".join((ROOT / "docs" / name).read_text() for name in ("http.md", "streaming.md"))
-    asked = [re.sub(r"/\$[A-Z]+", "/{}", url) for url in re.findall(r'"\$URL(/[^"?]+)', pages)]
+    pages = "".join((ROOT / "docs" / name).read_text() for name in ("http.md", "streaming.md", "memoryprotocol.md"))
+    given = re.compile(r"/(\$[A-Z]+|[0-9A-Z]{26}|none)\b")
+    asked = [given.sub("/{}", url) for url in re.findall(r'"\$URL(/[^"?]+)', pages)]
     answered = {re.sub(r"\{\w+\}", "{}", path) for path in openapi.document(authorization=True, metrics=False)["paths"]}
     sent_where_it_was_told = "/v1/artifacts/uploads/{}/content"
     assert set(asked) <= answered | {"/openapi.json", "/v1/schema"}

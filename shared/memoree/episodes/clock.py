@@ -36,6 +36,12 @@ class Hlc(WireModel):
         return min(self.wall_ms << COUNTER_BITS | min(self.counter, U16_MAX), READING_MAX)
 
 
+def validity(reading: int) -> dict[str, Any]:
+    """`bt` of what was made at that reading and is visible: to its reader nothing has ended it (§4)."""
+    since = {"wall_ms": reading >> COUNTER_BITS, "counter": reading & U16_MAX, "node_id": 0}
+    return {"valid": [since, None], "sys": [since, None]}
+
+
 class Lsn(NamedTuple):
     """A commit's reading, without the node."""
 

@@ -33,6 +33,7 @@ from memoree.http.memoryprotocol.ingest import IngestEndpoint
 from memoree.http.memoryprotocol.recall import RecallEndpoint
 from memoree.http.memoryprotocol.refusals import PATHS as MEMORYPROTOCOL_PATHS
 from memoree.http.memoryprotocol.refusals import Refusal
+from memoree.http.memoryprotocol.snapshot import SnapshotEndpoint
 from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint
 from memoree.http.observation import Observation, observation
 from memoree.http.origin import LoopbackGuard
@@ -85,6 +86,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
         _route("/v1/ingest", POST=IngestEndpoint(door)),
         _route("/v1/recall", POST=RecallEndpoint(door)),
+        _route("/v1/snapshot/{lsn}", GET=SnapshotEndpoint(door)),
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
         _route("/v1/schema", GET=described.schema),
         _route("/openapi.json", GET=described.openapi),

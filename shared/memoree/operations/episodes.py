@@ -16,7 +16,7 @@ from memoree import clock, limits
 from memoree.database import artifacts, episodes
 from memoree.database.episodes import Episode
 from memoree.envelope import WireModel
-from memoree.episodes.clock import Hlc, Lsn
+from memoree.episodes.clock import Lsn, validity
 from memoree.errors import not_found
 from memoree.ids import new_ulid
 from memoree.operations.artifacts import Draft, EpisodeDraft, add_revision, create, read_body, staged
@@ -144,14 +144,8 @@ def record_of(view: View, episode: Episode) -> EpisodeRecord:
         content=content,
         t_ref=episode.t_ref,
         metadata=orjson.loads(episode.metadata),
-        bt=validity(view, episode),
+        bt=validity(episodes.clock_of(view.db, episode.row_id)),
     )
-
-
-def validity(view: View, episode: Episode) -> dict[str, Any]:
-    """`bt` of a version that is visible: nothing has ended it yet."""
-    since = Hlc.of(episodes.clock_of(view.db, episode.row_id)).model_dump()
-    return {"valid": [since, None], "sys": [since, None]}
 
 
 def _same(before: Episode, said: EpisodeDraft) -> bool:

@@ -65,8 +65,10 @@ class Door:
         *,
         key: str | None = None,
         wait_seconds: float = limits.WRITE_WAIT_SECONDS_DEFAULT,
+        strong: bool = True,
     ) -> Result:
-        """The result of an operation, in the token's context; reads look at head first. Raises what it refused with."""
+        """The result of an operation, in the token's context; `strong` reads look at head first. Raises what it refused
+        with."""
         envelope = Envelope(
             request_id=f"req_{new_ulid()}",
             op=operation,
@@ -76,7 +78,7 @@ class Door:
             input=dict(input),
         )
         request = Request(envelope, validate(envelope))
-        reply = await self.services.service.call(principal.tenant, request, wait_seconds=wait_seconds, strong=True)
+        reply = await self.services.service.call(principal.tenant, request, wait_seconds=wait_seconds, strong=strong)
         if reply.snapshot_commit_seq is not None:
             self.metrics.saw_commit(principal.tenant, reply.snapshot_commit_seq)
         if (error := reply.envelope.get("error")) is not None:

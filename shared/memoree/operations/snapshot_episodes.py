@@ -1,0 +1,154 @@
+"""Everything of MemoryProtocol's that was visible at one position, page by page (§9).
+
+A page is read from whatever state is current: versions tell from which commit until which they were visible, so all
+pages of one position agree, whatever is written in between. What was erased meanwhile is in no later page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import apsw
+import orjson
+from pydantic import BaseModel, Field
+
+from memoree import clock, limits
+from memoree.database import artifacts, episodes
+from memoree.database.episodes import VISIBLE_EPISODE
+from memoree.envelope import WireModel
+from memoree.episodes.chunks import chunk_id
+from memoree.episodes.clock import Hlc, validity
+from memoree.errors import not_found
+from memoree.operations.artifacts import read_body
+from memoree.operations.call import Call
+from memoree.operations.registry import INTERNAL, read
+from memoree.operations.view import View
+from memoree.retrieval.outlines import Outlines
+
+SNAPSHOT = "episode.snapshot"
+
+_CHUNKS = f"""
+    SELECT p.row_id, c.ordinal, c.start_byte, c.text, substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte),
+        r.revision_id, p.episode_id, p.source, v.hlc
+    FROM episodes AS p
+    CROSS JOIN artifact_chunks AS c ON c.revision_row = p.row_id
+    CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
+    CROSS JOIN events AS v ON v.commit_seq = p.row_id
+    WHERE {VISIBLE_EPISODE} AND p.row_id >= :row AND (p.row_id > :row OR c.ordinal > :ordinal)
+        AND c.end_byte > c.start_byte
+    ORDER BY p.row_id, c.ordinal
+"""  # noqa: S608 - constants
+_EPISODES = f"""
+    SELECT p.episode_id, p.row_id, p.source, p.t_ref, p.metadata, v.hlc, r.body, r.size_bytes
+    FROM episodes AS p
+    CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
+    CROSS JOIN events AS v ON v.commit_seq = p.row_id
+    WHERE {VISIBLE_EPISODE} AND p.episode_id > :episode_id
+    ORDER BY p.episode_id
+"""  # noqa: S608
+_KEPT_TEXTS = "SELECT text FROM artifact_chunks WHERE revision_row = ? ORDER BY ordinal"
+
+
+class Place(WireModel):
+    """After which row a page begins."""
+
+    kind: Literal["chunk", "episode"] = "chunk"
+    row: int = 0
+    ordinal: int = -1
+    episode_id: str = ""
+
+
+class EpisodeSnapshot(WireModel):
+    """`position` for the first page, and for those after it what that said of `seen` and `history`."""
+
+    position: Hlc | None = None
+    seen: int | None = None
+    history: int | None = None
+    after: Place = Field(default_factory=Place)
+
+
+class SnapshotPage(BaseModel):
+    """`lines` are JSON, each with its newline; `next` is where the next page begins, absent after the last one."""
+
+    lines: str
+    seen: int
+    history: int
+    next: dict[str, Any] | None = None
+
+
+@read(SNAPSHOT, position=INTERNAL, input=EpisodeSnapshot, result=SnapshotPage, needs_context=False)
+def page(view: View, call: Call[EpisodeSnapshot]) -> dict[str, Any]:
+    """Raises `NOT_FOUND` for a position ahead of every clock, and for one in a past that a restore has replaced."""
+    wanted = call.input
+    if wanted.history is not None and wanted.history != view.meta.history:
+        not_found("history", str(wanted.history))
+    seen = _commit_at(view, wanted.position) if wanted.position is not None else wanted.seen
+    assert seen is not None, "a page is at a position, or goes on from one"
+    lines = bytearray()
+    next_place: dict[str, Any] | None = None
+    for line, place in _rows(view, seen, wanted.after):
+        lines += orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+        if len(lines) >= limits.SNAPSHOT_PAGE_BYTES:
+            next_place = place.model_dump()
+            break
+    return {"lines": lines.decode(), "seen": seen, "history": view.meta.history, "next": next_place}
+
+
+def _commit_at(view: View, position: Hlc) -> int:
+    newest_ms = max(
+        clock.milliseconds(clock.from_stored(view.now)),
+        clock.hlc_milliseconds(view.meta.hlc),
+    )
+    if position.wall_ms > newest_ms:
+        not_found("position", f"{position.wall_ms}.{position.counter}")
+    return episodes.commit_at(view.db, position.reading)
+
+
+def _rows(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
+    """Lines, each with its place: chunks in the order of commits, then episodes in the order of their ids."""
+    if after.kind == "chunk":
+        yield from _chunks(view.db, seen, after)
+        after = Place(kind="episode")
+    yield from _episodes(view, seen, after)
+
+
+def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
+    outlines = Outlines(db)
+    bindings = {"seen": seen, "row": after.row, "ordinal": after.ordinal}
+    rows: Iterable[tuple[Any, ...]] = db.execute(_CHUNKS, bindings)
+    for row, ordinal, start, kept, inline, revision_id, episode_id, source, hlc in rows:
+        chunk = str(chunk_id(revision_id, ordinal))
+        value = {
+            "id": chunk,
+            "episode_id": episode_id,
+            "source": source,
+            "text": inline.decode() if kept is None else kept,
+            "offset": start,
+            "heading_path": outlines.path(row, start),
+            "bt": validity(hlc),
+        }
+        yield {"key": f"chunk:{chunk}", "value": value}, Place(row=row, ordinal=ordinal)
+
+
+def _episodes(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
+    rows: Iterable[tuple[Any, ...]] = view.db.execute(_EPISODES, {"seen": seen, "episode_id": after.episode_id})
+    for episode_id, row, source, t_ref, metadata, hlc, body, size in rows:
+        value = {
+            "id": episode_id,
+            "source": source,
+            "content": _content(view, row, body, size).decode(errors="replace"),
+            "t_ref": t_ref,
+            "metadata": orjson.Fragment(metadata),
+            "bt": validity(hlc),
+        }
+        yield {"key": f"episode:{episode_id}", "value": value}, Place(kind="episode", episode_id=episode_id)
+
+
+def _content(view: View, row: int, body: bytes | None, size: int) -> bytes:
+    """Of a text that is a blob the index keeps the whole; a blob that is no text is read."""
+    if body is not None:
+        return body
+    texts: Iterable[tuple[Any, ...]] = view.db.execute(_KEPT_TEXTS, (row,))
+    text = b"".join((each or "").encode() for (each,) in texts)
+    return text if len(text) == size else read_body(view, artifacts.revision_by_row(view.db, row))
