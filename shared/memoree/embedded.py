@@ -58,6 +58,7 @@ from memoree.writer.group_commit import GroupCommitter
 if TYPE_CHECKING:
     from memoree.contents import RevisionContent
     from memoree.database.artifacts import Revision
+    from memoree.erasures import Erasure
     from memoree.long_reads import LongReads, Stop
     from memoree.objects.audit import BlobAudit
 
@@ -461,6 +462,23 @@ class EmbeddedService:
             return await shared_secret(self._store, CURSOR_KEY)
         except ObjectStoreError as error:
             raise _storage_failure(error) from error
+
+    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
+        """See `memoree.service.Service.record_erasure`. The database's log, which still has it, goes as well, unless a
+        reader holds on to an earlier state."""
+        import asyncio
+
+        from memoree.erasures import record
+
+        try:
+            await record(self._store, tenant, erasure)
+        except ObjectStoreError as error:
+            raise _storage_failure(error) from error
+        await asyncio.to_thread(self._truncate_log)
+
+    def _truncate_log(self) -> None:
+        with self._writing, self._exclusive(), suppress(apsw.BusyError):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     async def queue_lag(self, tenant: str) -> bool:
         """The writer is in this process: whoever is answered, is written."""

@@ -88,6 +88,10 @@ SOURCE_NAME_BYTES_MAX = 4096
 SOURCE_LOCATOR_BYTES_MAX = 64 * KIB
 EPISODE_SOURCE_BYTES_MAX = 16 * KIB
 SNAPSHOT_PAGE_BYTES = 512 * KIB
+EPISODES_FORGOTTEN_MAX = 10_000
+"""At once: one commit holds them all."""
+FORGET_PREVIEW_SECONDS_MAX = 600.0
+"""A receipt of a dry run confirms a deletion for so long."""
 EPISODE_HITS_DEFAULT = 10
 EPISODE_HITS_UNSAID = 30
 """What `k: 0` means in MemoryProtocol, whose reference then says nothing to its engine."""
@@ -317,7 +321,7 @@ INGEST_TRIES_MAX = 5
 INGEST_MESSAGES_IN_HAND_MAX = 2000
 """Received by one worker and not decided yet."""
 INGEST_IN_FLIGHT_MAX = 256
-"""Messages that one worker submits one by one at a time, beside those that go together."""
+"""Messages of one tenant that a worker submits one by one at a time, beside those that go together."""
 INGEST_VISIBILITY_SECONDS = 30.0
 """A worker that died gives its messages back after this long; one that works hides them for longer."""
 INGEST_PUBLISHED_AT_ONCE_MAX = 100

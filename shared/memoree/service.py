@@ -20,6 +20,7 @@ from memoree.operations.execute import Success, outcome_of
 
 if TYPE_CHECKING:
     from memoree.contents import RevisionContent
+    from memoree.erasures import Erasure
     from memoree.uploads import Uploads
 
 CURSOR_KEY = "keys/cursors"
@@ -104,6 +105,10 @@ class Service(Protocol):
     ) -> RevisionContent:
         """The bytes of one revision, to be streamed; as global as `artifact.get`. Raises `NOT_FOUND`, `INTEGRITY_ERROR`
         for bytes in the database that are damaged, `TRANSPORT_ERROR`."""
+
+    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
+        """Write down what was erased, for every restore and import to come (design §8). Raises `TRANSPORT_ERROR`, after
+        which nothing is known; `memoree erase` of the same makes up for it."""
 
     async def queue_lag(self, tenant: str) -> bool:
         """Whether more than `QUEUE_LAG_COMMANDS` writes of the tenant wait for its writer; not, where nobody can tell.

@@ -195,3 +195,41 @@ def test_a_damaged_store_is_shown_with_what_was_found(project: Shell) -> None:
     blob.write_bytes(b"y" * 20_000)
     lines = screen(project, "verify")
     assert lines[0] == "the store is damaged" and stored["blob_hash"] in "".join(line.strip() for line in lines)
+
+
+def test_a_list_of_objects_has_a_line_for_each_and_no_raw_json(project: Shell) -> None:
+    claims = [project.run("claim", "assert", "fact", statement).result["claim_id"] for statement in ("x", "y")]
+    lines = screen(project, "erase", *claims, "--dry-run")
+    assert len(lines) == 3 and not RAW_JSON.search("".join(lines))
+    for claim, line in zip(claims, lines[1:], strict=True):
+        assert f"id {claim}, type claim, status active" in line
+
+
+def test_a_dead_letter_is_shown_by_what_it_is_about_and_why_it_is_dead(project: Shell) -> None:
+    message = {
+        "version": 1,
+        "type": "withdraw",
+        "tenant": "local",
+        "source": {"system": "wiki", "name": "Studio wiki"},
+        "context": CONTEXT,
+        "external_id": "page-4",
+        "reason": "deleted",
+        "observed_at": "2026-03-02T20:40:00Z",
+    }
+    assert project.run("ingest", "push", "-", stdin=json.dumps(message).encode()).status == 1
+    (letter,) = project.run("ingest", "dead", "list").result["letters"]
+    lines = screen(project, "ingest", "dead", "list")
+    assert lines[:2] == ["withdraw page-4  NOT_FOUND", f"  {letter['letter_id']}"]
+    told = unfolded(lines[2:])
+    for fact in ("source Studio wiki", "tenant local", "tries: 1", letter["first_at"], letter["last_at"]):
+        assert fact in told
+    assert told.endswith(letter["reason"]) and len(lines) <= 6
+    assert project.run("ingest", "dead", "drop", "--all").result == {"dropped": 1}
+    assert screen(project, "ingest", "dead", "list") == ["nothing found"]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("serach", "search"), ("claim asert", "assert")])
+def test_a_mistyped_command_is_told_which_one_is_near(typed: str, meant: str, shell: Shell) -> None:
+    status, output = on_terminal(shell, *typed.split())
+    assert status == 2 and f"Did you mean '{meant}'?" in output
+    assert "Did you mean" not in on_terminal(shell, "xyzzy")[1]

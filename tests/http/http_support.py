@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from memoree import limits
 from memoree.assembly import embedded_service
 from memoree.embedded import LOCAL_TENANT, EmbeddedService
+from memoree.erasures import Erasure
 from memoree.http.server import HttpServer, address_of, listen
 from memoree.ids import AttemptId, new_attempt_id
 from memoree.service import Check, OperationStatus, Reply, Request, refusal, write_pending
@@ -116,6 +117,9 @@ class Tenants:
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         return await self._stores[tenant].operation_status(LOCAL_TENANT, attempt_id)
 
+    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
+        await self._stores[tenant].record_erasure(LOCAL_TENANT, erasure)
+
     async def queue_lag(self, tenant: str) -> bool:
         return await self._stores[tenant].queue_lag(LOCAL_TENANT)
 
@@ -153,6 +157,9 @@ class Scripted:
         self.tenants.append(tenant)
         self.keys.append(request.envelope.idempotency_key or "")
         return self.answer(request)
+
+    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
+        self.tenants.append(tenant)
 
     async def queue_lag(self, tenant: str) -> bool:
         self.tenants.append(tenant)

@@ -49,5 +49,6 @@ def test_a_stack_is_started_looked_at_and_stopped(data_dir: Path) -> None:
 def test_a_stack_that_cannot_start_in_the_background_says_why(data_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "settings").write_text("MEMOREE_QUEUE_URL=amqp://nowhere\n")
     failed = memoree("up", "--data", data_dir, "--detach", "--settings", tmp_path / "settings")
-    assert "amqp://nowhere" in refusal(failed)
+    said = refusal(failed)
+    assert "amqp://nowhere" in said and '"ok"' not in said, "the reason itself, not the envelope that it came in"
     assert processes_of(data_dir) == []

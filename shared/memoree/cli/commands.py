@@ -55,7 +55,8 @@ COMMANDS = {
 HELP = """Evidence-first memory for AI agents.
 
 Agents use `memoree call`: one JSON request on standard input, one JSON envelope on standard output.
-All other commands print tables on a terminal, and the same envelope when piped or with --json.
+All other commands print for people on a terminal, and the same envelope when piped or with --json;
+`up`, `down` and `status` print one line of JSON.
 
 Without a task, writes may touch everything of the project; with one, what belongs to the project itself
 and to that task. Pins and exact ids only ever give read access.

@@ -15,8 +15,6 @@ from memoree.cli.parsing import Group, current_invocation
 if TYPE_CHECKING:
     from memoree.ingest.dead import DeadLetters
 
-LETTER_COLUMNS = ("letter_id", "last_at", "tries", "type", "source", "external_id", "code", "reason")
-
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _deployment_option = click.option(
@@ -99,10 +97,10 @@ def list_(data: Path | None) -> int:
     found = with_dead_letters(data, work)
     if not current_invocation().for_people:
         return report(found)
-    from memoree.cli.terminal import console, table
+    from memoree.cli.tables import dead_letters
+    from memoree.cli.terminal import console
 
-    rows = [[letter.get(column, "") for column in LETTER_COLUMNS] for letter in found["letters"]]
-    console().print(table(LETTER_COLUMNS, rows), crop=False)
+    console().print(dead_letters(found["letters"]), crop=False)
     return 0
 
 

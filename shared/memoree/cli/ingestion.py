@@ -124,7 +124,7 @@ async def _published(file: BinaryIO, publisher: Publisher) -> int:
             await publisher.publish(messages)
         published += len(messages)
         if sys.stderr.isatty():
-            say(f"{published} messages published")
+            say(f"messages published: {published}")
     return published
 
 

@@ -82,6 +82,16 @@ class LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._lazy)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._lazy:
+            import difflib  # only who mistypes waits for it
+
+            if near := difflib.get_close_matches(args[0], self._lazy):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         target = self._lazy.get(cmd_name)
         if target is None:

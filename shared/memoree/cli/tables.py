@@ -6,7 +6,7 @@ The envelope has everything (`--json`); here stands what a person decides by.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -309,6 +309,28 @@ def _judged(record: Record, query: str) -> Parts:
     if "note" in record:
         yield indented(record["note"])
     yield from (one_piece(citation) for citation in record["citations"])
+
+
+# --- ingestion --------------------------------------------------------------------------------------------------
+
+
+def dead_letters(letters: Iterable[Record]) -> RenderableType:
+    return listed((part for letter in letters for part in _dead_letter(letter)), {})
+
+
+def _dead_letter(letter: Record) -> Parts:
+    """What the message is about, as far as it can be read, and why it cannot be applied."""
+    about = [letter[name] for name in ("type", "external_id", "external_revision") if name in letter]
+    yield heading(" ".join(about) or "a message that is none", letter["code"])
+    yield one_piece(letter["letter_id"])
+    yield facts(
+        f"source {letter['source']}" if "source" in letter else None,
+        f"tenant {letter['tenant']}" if "tenant" in letter else None,
+        f"tries: {letter['tries']}",
+        f"first {letter['first_at']}",
+        f"last {letter['last_at']}",
+    )
+    yield indented(letter["reason"])
 
 
 # --- the service ------------------------------------------------------------------------------------------------

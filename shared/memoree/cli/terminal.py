@@ -35,10 +35,16 @@ def console() -> Console:
 
 
 def plain(value: Any) -> Text:
-    """A single value: text as it is, lists with commas, anything else as JSON writes it."""
+    """A single value: text as it is, lists with commas, of objects one per line, anything else as JSON writes it."""
     if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         return Text(", ").join(map(plain, value))
+    if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+        return Text("\n").join(map(_on_a_line, value))
     return Text(visible(value if isinstance(value, str) else orjson.dumps(value).decode()))
+
+
+def _on_a_line(members: Mapping[str, Any]) -> Text:
+    return Text(", ").join(Text.assemble(f"{visible(name)} ", plain(value)) for name, value in _flat(members))
 
 
 def one_piece(text: str, *, indent: int = INDENT) -> Text:

@@ -73,7 +73,8 @@ def _read_token(path: Path) -> str:
             raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} holds more than one token")
         token = body.decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} cannot be read: {reason}") from error
     if not token:
         raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} is empty")
     return _only_token(path, token) if token.startswith("{") else token

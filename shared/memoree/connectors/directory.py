@@ -20,7 +20,7 @@ from blake3 import blake3
 from memoree import limits
 from memoree.connectors import Change, Gone, Item, Skipped, Unchanged
 from memoree.connectors.media_types import media_type_of, title_of
-from memoree.connectors.names import TWIN_REASON, Wanted, external_id_of, fault_of, is_hidden, name_of
+from memoree.connectors.names import TWIN_REASON, Wanted, external_id_of, fault_of, is_hidden, name_of, prefixes_of
 from memoree.connectors.state import State
 from memoree.connectors.threaded import in_thread
 from memoree.errors import Code, MemoreeError
@@ -126,9 +126,8 @@ class _Walk:
             yield from self._directory(state, descriptor, path, depth=depth)
 
     def _out_of_sight(self, path: str, reason: str | None) -> Skipped:
-        prefix = external_id_of(path)
-        self._unread.append(prefix)
-        return Skipped(prefix, f"the directory cannot be read: {reason}")
+        self._unread += prefixes_of(path)
+        return Skipped(external_id_of(path), f"the directory cannot be read: {reason}")
 
     def _file(self, state: State, parent: int, name: str, external_id: str) -> Iterator[Change]:
         if (fault := fault_of(external_id)) is not None:

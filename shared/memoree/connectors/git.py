@@ -17,7 +17,7 @@ from pathlib import Path
 from memoree import clock, limits
 from memoree.clock import Clock
 from memoree.connectors import Change, Gone, Item, Reached, Settle, Skipped, Unchanged
-from memoree.connectors.git_commands import Git, git_dir_of
+from memoree.connectors.git_commands import USER_INFORMATION, Git, git_dir_of
 from memoree.connectors.git_history import Commit, History, TreeFile
 from memoree.connectors.git_spellings import Spelled, Spellings, left_over, reminder_name
 from memoree.connectors.media_types import media_type_of, title_of
@@ -28,8 +28,6 @@ from memoree.errors import Code, MemoreeError, shown
 
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://|[^/\\:]+:(?!//)", re.IGNORECASE)
 """A URL, or the short form of ssh, `host:path`."""
-_PASSWORD = re.compile(r"(?<=://)[^/?#]*@")
-"""Up to the last `@` of the authority: a password may hold another."""
 _BRANCH, _NOT_BEFORE = "branch", "not_before"
 _EPOCH = "1970-01-01T00:00:00Z"
 _TICK = timedelta(microseconds=1)
@@ -54,7 +52,7 @@ class GitConnector:
     def locator(self) -> str:
         """Without whatever stands before an `@`: a locator is stored, and shown."""
         if _REMOTE.match(self.repository):
-            return _PASSWORD.sub("", self.repository)
+            return USER_INFORMATION.sub("", self.repository)
         return Path(self.repository).absolute().as_uri()
 
     def changes(self, state: State) -> AsyncGenerator[Change, None]:

@@ -7,18 +7,26 @@ external diff or filter runs, and names of branches and repositories cannot be t
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Final
+from urllib.parse import unquote
 
 from memoree.errors import Code, MemoreeError, shown
 
 PROTOCOLS: Final = "file:git:http:https:ssh"
 STOP_SECONDS_MAX = 5.0
-ERROR_BYTES_MAX = 2000
+SILENCE_SECONDS_MAX = 120
+"""Of a server that is asked by http: then it is gone. Git's servers say something every few seconds."""
+ERROR_CHARACTERS_MAX = 2000
+_ERROR_BYTES_READ_MAX = 16 * 1024
+USER_INFORMATION: Final = re.compile(r"(?<=://)[^/?#]*@")
+"""Of a URL: up to the last `@` of the authority, since a password may hold another."""
 _PASSED_ON: Final = (
     *("PATH", "HOME", "LANG", "TMPDIR", "SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE"),
@@ -74,23 +82,23 @@ class Git:
 
     @contextmanager
     def reading(self, *arguments: str) -> Iterator[IO[bytes]]:
-        """The output of a command that may print much. It is ended when the reader leaves."""
-        with _program_present():
+        """The output of a command that may print much, also of what is wrong. It is ended when the reader leaves."""
+        with TemporaryFile() as said, _program_present():
             child = subprocess.Popen(
                 self._line(arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=said,
                 env=environment(),
             )
-        assert child.stdout is not None and child.stderr is not None
-        with child.stdout, child.stderr:
-            try:
-                yield child.stdout
-                if child.wait() != 0:
-                    raise failed(arguments, child.stderr.read())
-            finally:
-                _end(child)
+            assert child.stdout is not None
+            with child.stdout:
+                try:
+                    yield child.stdout
+                    if child.wait() != 0:
+                        raise failed(arguments, _end_of(said))
+                finally:
+                    _end(child)
 
     @contextmanager
     def conversing(self, *arguments: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
@@ -113,11 +121,16 @@ class Git:
                 child.stdin.close()
 
     def _line(self, arguments: Sequence[str]) -> list[str]:
-        return ["git", "--no-pager", *_CONFIGURATION, f"--git-dir={self.git_dir}", *arguments]
+        silence = ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={SILENCE_SECONDS_MAX}")
+        return ["git", "--no-pager", *_CONFIGURATION, *silence, f"--git-dir={self.git_dir}", *arguments]
 
 
 def failed(arguments: Sequence[str], stderr: bytes) -> MemoreeError:
-    said = stderr[-ERROR_BYTES_MAX:].decode(errors="replace").strip()
+    """Without what stands before the `@` of a URL, which git tells of some protocols."""
+    said = stderr.decode(errors="replace")
+    for told in filter(None, map(USER_INFORMATION.search, arguments)):
+        said = said.replace(told[0], "").replace(unquote(told[0]), "")
+    said = said[-ERROR_CHARACTERS_MAX:].strip()
     return MemoreeError(Code.CONFIG_ERROR, f"git {arguments[0]} failed: {said or 'it said nothing'}")
 
 
@@ -130,6 +143,11 @@ def git_dir_of(path: Path) -> Path:
         if (candidate / "HEAD").is_file():
             return candidate.resolve()
     raise MemoreeError(Code.CONFIG_ERROR, f"{shown(str(path))} is no git repository")
+
+
+def _end_of(said: IO[bytes]) -> bytes:
+    said.seek(max(0, said.seek(0, os.SEEK_END) - _ERROR_BYTES_READ_MAX))
+    return said.read()
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,7 @@ INCLUDE_DEFAULT: Final = (
 )
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _UNDECODED_BASE = 0xDC00
+_UNDECODED_PATH, _UNDECODED_ID = "\udc80", "%80"
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _SPECIAL_IN_SET = re.compile(r"[\\\[&|~]")
 """What a shell takes for itself within brackets, and `re` does not, or will not one day."""
@@ -33,6 +34,12 @@ def external_id_of(path: str) -> str:
     if _UNDECODED.search(path):
         path = _UNDECODED.sub(lambda found: f"%{ord(found[0]) - _UNDECODED_BASE:02X}", path.replace("%", "%25"))
     return unicodedata.normalize("NFC", path)
+
+
+def prefixes_of(directory: str) -> tuple[str, str]:
+    """What external ids below a directory begin with, its path ending with `/`: those of names that are UTF-8, and
+    those of others, where `%` is spelled otherwise."""
+    return external_id_of(directory), external_id_of(directory + _UNDECODED_PATH).removesuffix(_UNDECODED_ID)
 
 
 def fault_of(external_id: str) -> str | None:

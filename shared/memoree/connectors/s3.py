@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -47,6 +48,8 @@ _SCANNED_AT = "scanned_at"
 _GONE_CODE = "NoSuchKey"
 """Not what HEAD says, which is the same for a missing bucket: from that nothing follows for its objects."""
 _CHANGED_CODES = frozenset({"412", "PreconditionFailed"})
+_REFUSED_STATUSES = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN, HTTPStatus.METHOD_NOT_ALLOWED})
+"""Of one object, where the bucket can be listed: archived, encrypted with a key that is not ours, or not allowed."""
 _NO_ANSWER = (BotoCoreError, ClientError, aiohttp.ClientError, OSError)
 
 
@@ -106,6 +109,14 @@ class _Object:
 
 class _Vanished(Exception):
     """There is no such object any more."""
+
+
+class _Refused(Exception):
+    """The bucket does not give out the object, for a reason that is the message."""
+
+
+class _Withheld(Skipped):
+    """An object that was refused; the next look may get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +215,22 @@ class S3Connector:
     async def _follow(
         self, client: S3Client, queue: SQSClient, events: EventQueue, state: State
     ) -> AsyncIterator[Change]:
-        """Until the queue is empty. Messages leave it once what they led to is queued and remembered."""
+        """Until the queue is empty. Messages leave it once what they led to is queued and remembered; those about an
+        object that was refused return."""
         while messages := await _received(queue, events):
-            understood, keys = [], set()
+            understood: list[tuple[MessageTypeDef, set[str]]] = []
             for message in messages:
                 try:
-                    keys.update(self._keys(events_of(message["Body"])))
+                    understood.append((message, self._keys(events_of(message["Body"]))))
                 except ValueError as error:
                     yield Skipped(f"message {message['MessageId']} of {events.url}", f"{error}; it stays on the queue")
-                else:
-                    understood.append(message)
-            for change in await self._looked_at(client, sorted(keys), state):
+            changes = await self._looked_at(client, sorted(set().union(*(keys for _, keys in understood))), state)
+            for change in changes:
                 yield change
             yield Settle()
-            await _remove(queue, events, understood)
+            withheld = {change.where for change in changes if isinstance(change, _Withheld)}
+            told = [message for message, keys in understood if withheld.isdisjoint(map(self._id_of, keys))]
+            await _remove(queue, events, told)
 
     def _keys(self, events: Iterable[Event]) -> set[str]:
         return {
@@ -293,16 +306,20 @@ class S3Connector:
                 found = await self._listed(client, found.key)
         except _Vanished:
             return self._vanished(found.key, state)
+        except _Refused as error:
+            return _Withheld(found.external_id, f"it cannot be read: {error}")
         return Skipped(found.external_id, "it changes faster than it can be read")
 
     async def _content(self, client: S3Client, found: _Object) -> bytes | None:
-        """The bytes that the ETag stands for, `None` when it stands for others by now."""
+        """The bytes that the ETag stands for, `None` when it stands for others by now. Raises `_Refused`."""
         with _told(f"s3://{self.bucket}/{found.key}"):
             try:
                 answer = await client.get_object(Bucket=self.bucket, Key=found.key, IfMatch=found.etag)
             except ClientError as error:
                 if _code(error) in _CHANGED_CODES:
                     return None
+                if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _REFUSED_STATUSES:
+                    raise _Refused(str(error)) from error
                 raise
             async with answer["Body"] as stream:
                 return await stream.read()

@@ -44,7 +44,9 @@ _PREVIEW_COLUMNS = "row_id, target, matched, created_at, used_by"
 _INSERT_PREVIEW = f"INSERT INTO forget_previews ({_PREVIEW_COLUMNS}) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 _FIND_PREVIEW = f"SELECT {_PREVIEW_COLUMNS} FROM forget_previews WHERE row_id = ?"  # noqa: S608
 _ALL_PREVIEWS = f"SELECT {_PREVIEW_COLUMNS} FROM forget_previews ORDER BY row_id"  # noqa: S608
+_SAME_PREVIEWS = f"SELECT {_PREVIEW_COLUMNS} FROM forget_previews WHERE target = ? ORDER BY row_id"  # noqa: S608
 _USE_PREVIEW = "UPDATE forget_previews SET used_by = ?2 WHERE row_id = ?1"
+_EMPTY_PREVIEW = "UPDATE forget_previews SET target = '' WHERE row_id = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,17 @@ def find_preview(db: apsw.Connection, commit_seq: int) -> Preview | None:
 def use_preview(db: apsw.Connection, preview: Preview, commit_seq: int) -> Preview:
     db.execute(_USE_PREVIEW, (preview.row_id, commit_seq))
     return replace(preview, used_by=commit_seq)
+
+
+def previews_of(db: apsw.Connection, target: str) -> list[Preview]:
+    """Every preview of a target."""
+    return [Preview(*row) for row in db.execute(_SAME_PREVIEWS, (target,))]
+
+
+def empty_preview(db: apsw.Connection, preview: Preview) -> Preview:
+    """What it was about goes with what that was; it confirms nothing any more."""
+    db.execute(_EMPTY_PREVIEW, (preview.row_id,))
+    return replace(preview, target="")
 
 
 def entries(db: apsw.Connection) -> Iterator[Entry]:

@@ -29,6 +29,7 @@ from memoree.http.gate import Gate
 from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
 from memoree.http.memoryprotocol.door import BODY_BYTES_MAX, Door
 from memoree.http.memoryprotocol.episode import EpisodeEndpoint
+from memoree.http.memoryprotocol.forget import ForgetEndpoint
 from memoree.http.memoryprotocol.ingest import IngestEndpoint
 from memoree.http.memoryprotocol.recall import RecallEndpoint
 from memoree.http.memoryprotocol.refusals import PATHS as MEMORYPROTOCOL_PATHS
@@ -86,6 +87,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
         _route("/v1/ingest", POST=IngestEndpoint(door)),
         _route("/v1/recall", POST=RecallEndpoint(door)),
+        _route("/v1/forget", POST=ForgetEndpoint(door)),
         _route("/v1/snapshot/{lsn}", GET=SnapshotEndpoint(door)),
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
         _route("/v1/schema", GET=described.schema),

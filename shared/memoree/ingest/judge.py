@@ -27,6 +27,7 @@ from memoree.objects import ObjectStoreError
 from memoree.queue import Message, QueueError
 
 BATCHES_AT_ONCE_MAX = 8
+"""Of one tenant: what another waits for keeps none from its turn."""
 
 FAULTS = frozenset({Code.INTERNAL_ERROR, Code.INTEGRITY_ERROR, Code.CONFIG_ERROR})
 """Codes that say nothing about the message: it, or its tenant, or this program may be what is wrong."""
@@ -64,10 +65,10 @@ class Judge:
     def __init__(self, site: IngestSite) -> None:
         self._site = site
         self._submitter = Submitter(site)
-        self._in_flight = asyncio.Semaphore(limits.INGEST_IN_FLIGHT_MAX)
+        self._in_flight_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._one_suspect = asyncio.Lock()
         self._one_suspect_of: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._batches = asyncio.Semaphore(BATCHES_AT_ONCE_MAX)
+        self._batches_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     async def decide(self, delivery: Delivery) -> bool:
         """Whether it was applied; otherwise it is a dead letter. Cancelled, it counts no try."""
@@ -90,7 +91,7 @@ class Judge:
             decided(left.pop(number))
 
         pending: dict[int, AttemptId] = {}
-        async with self._batches:
+        async with self._batches_of.setdefault(messages[0].tenant, asyncio.Semaphore(BATCHES_AT_ONCE_MAX)):
             try:
                 pending = await self._submitter.submit_many(messages, applied)
             except Exception as error:
@@ -148,11 +149,12 @@ class Judge:
         """The right to try, until `turn` is closed; nobody keeps it who only waits. What a worker may have died of is
         tried one at a time, or each death would count against all of them; and of each tenant one is in that line, so
         that none stands behind all that another has there."""
+        tenant = delivery.content.tenant
         if delivery.suspect:
-            tenant = delivery.content.tenant
             await turn.enter_async_context(self._one_suspect_of.setdefault(tenant, asyncio.Lock()))
             await turn.enter_async_context(self._one_suspect)
-        await turn.enter_async_context(self._in_flight)
+        in_flight = self._in_flight_of.setdefault(tenant, asyncio.Semaphore(limits.INGEST_IN_FLIGHT_MAX))
+        await turn.enter_async_context(in_flight)
 
     async def _apply(self, delivery: Delivery, tries: Tries, turn: AsyncExitStack) -> None:
         """Raises the refusal, `Outage` or what an outage raises, and `Failure` for everything else."""
@@ -169,6 +171,8 @@ class Judge:
         except (Outage, ObjectStoreError, QueueError):
             raise
         except MemoreeError as error:
+            if error.retryable:
+                raise Outage(error.message) from error
             if error.code not in FAULTS:
                 raise
             await self._require_readable(delivery.content.tenant)

@@ -7,7 +7,9 @@ command: a queue delivers at least once, and a worker may die between a commit a
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -30,17 +32,23 @@ from memoree.ingest.site import IngestSite
 from memoree.operations.call import validate
 from memoree.operations.source_items import STORED_PROVENANCE_MEMBER
 from memoree.owner import Owner
-from memoree.service import Reply, Request
+from memoree.service import OperationStatus, Reply, Request
 
 PENDING_LOOK_SECONDS_MIN, PENDING_LOOK_SECONDS_MAX = 0.5, 10.0
 """Between two questions what became of a command that the writer has not decided."""
 REPLY_SECONDS_MAX = 2.0
 """How long a command is waited for before its turn goes to others: a writer that lives decides far sooner."""
 
+TENANT_KNOWN_SECONDS = 60.0
+"""For how long a tenant counts as known once it was found to be: it may be deleted while nobody looks."""
+
 SourceKey = tuple[str, Owner, str]
 Waiting = Callable[[], Awaitable[None]]
 """Told when all that is left is to wait for the writer: nothing that happens to this process is the message's fault
 then, and others may have its turn."""
+
+
+log = logging.getLogger(__name__)
 
 
 class Outage(Exception):
@@ -60,7 +68,8 @@ class Submitter:
     def __init__(self, site: IngestSite) -> None:
         self._site = site
         self._source_ids: OrderedDict[SourceKey, str] = OrderedDict()
-        self._known_tenants: set[str] = set()
+        self._known_until: dict[str, float] = {}
+        """By tenant, on the monotonic clock."""
         self._sending: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By tenant. Making commands ready is work of this process: its writer is to have some before all are."""
 
@@ -119,7 +128,7 @@ class Submitter:
 
     def doubt(self, tenant: str) -> None:
         """Ask at the next message whether there is such a tenant: it may have been deleted meanwhile."""
-        self._known_tenants.discard(tenant)
+        self._known_until.pop(tenant, None)
 
     async def superseded(self, message: IngestMessage) -> bool:
         """Whether the store knows a later state of the item: then a delivery that comes late would undo it."""
@@ -136,10 +145,11 @@ class Submitter:
         return found
 
     async def _require_tenant(self, tenant: str) -> None:
-        if tenant not in self._known_tenants:
+        now = time.monotonic()
+        if now >= self._known_until.get(tenant, 0.0):
             if not await self._site.knows(tenant):
                 not_found("tenant", tenant)
-            self._known_tenants.add(tenant)
+            self._known_until[tenant] = now + TENANT_KNOWN_SECONDS
 
     # --- sources --------------------------------------------------------------------------------------------------
 
@@ -257,7 +267,7 @@ class Submitter:
     async def _decided(self, tenant: str, attempt_id: AttemptId) -> None:
         """Wait for what is in the writer's queue already: sending it again would only make that longer."""
         pause = PENDING_LOOK_SECONDS_MIN
-        while (status := await self._site.service.operation_status(tenant, attempt_id)).state == "pending":
+        while (status := await self._status(tenant, attempt_id)).state == "pending":
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - spreads load, guards nothing
             pause = min(2 * pause, PENDING_LOOK_SECONDS_MAX)
         if status.state == "applied":
@@ -265,6 +275,16 @@ class Submitter:
         if status.error is not None and not (error := MemoreeError.from_wire(status.error)).retryable:
             raise error
         raise Outage(f"the command was not applied: its state is {status.state}")
+
+    async def _status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
+        """Pending, too, while the store does not tell: that changes nothing for what is in the writer's queue."""
+        try:
+            return await self._site.service.operation_status(tenant, attempt_id)
+        except MemoreeError as error:
+            if not error.retryable:
+                raise
+            log.warning("tenant %s: what became of attempt %s is not known: %s", tenant, attempt_id, error)
+            return OperationStatus("pending")
 
 
 def _owner(message: IngestMessage) -> Owner:

@@ -6,7 +6,6 @@ protocols do to the artifact, they do to the episode.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 import orjson
@@ -17,6 +16,7 @@ from memoree.database import artifacts, episodes
 from memoree.database.episodes import Episode
 from memoree.envelope import WireModel
 from memoree.episodes.clock import Lsn, validity
+from memoree.episodes.ids import EpisodeId
 from memoree.errors import not_found
 from memoree.ids import new_ulid
 from memoree.operations.artifacts import Draft, EpisodeDraft, add_revision, create, read_body, staged
@@ -28,16 +28,7 @@ from memoree.operations.view import Applied, Transaction, View
 
 MEDIA_TYPE = "text/markdown; charset=utf-8"
 INGEST, GET = "episode.ingest", "episode.get"
-_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _CUT = "…"
-
-
-def ulid(text: str) -> str:
-    """The id in upper case. Raises `ValueError` for what is none."""
-    upper = text.upper()
-    if not text.isascii() or _ULID.fullmatch(upper) is None:
-        raise ValueError("must be a ULID: 26 characters of Crockford base 32")
-    return upper
 
 
 def _instant(text: str) -> str:
@@ -49,9 +40,6 @@ def _source_size(text: str) -> str:
     if (size := len(text.encode())) > limits.EPISODE_SOURCE_BYTES_MAX:
         raise ValueError(f"must be at most {limits.EPISODE_SOURCE_BYTES_MAX} bytes, got {size}")
     return text
-
-
-EpisodeId = Annotated[str, AfterValidator(ulid)]
 
 
 class EpisodeIngest(WireModel):

@@ -124,6 +124,11 @@ def erase_again(tx: Transaction, recorded: Sequence[Erasure]) -> int:
     return len(doomed.ids)
 
 
+def erase_artifacts(tx: Transaction, doomed: Sequence[Artifact], told: dict[str, Any], *, operation: str) -> Erased:
+    """As `erase`, of artifacts that were not erased yet, for another operation; `told` is what its event says."""
+    return _erase(tx, Doomed(doomed), told, operation)
+
+
 def _doomed(view: View, entity_ids: Iterable[str]) -> Doomed:
     wanted = list(dict.fromkeys(entity_ids))
     found_artifacts = [artifacts.find(view.db, each) for each in wanted if each.startswith(ARTIFACT_PREFIX)]
@@ -134,7 +139,7 @@ def _doomed(view: View, entity_ids: Iterable[str]) -> Doomed:
     )
 
 
-def _erase(tx: Transaction, doomed: Doomed, told: dict[str, Any]) -> Erased:
+def _erase(tx: Transaction, doomed: Doomed, told: dict[str, Any], operation: str = OPERATION) -> Erased:
     """All of it, in the commit that the caller is in."""
     erasure = erasures.Erasure(tx.commit_seq, tx.new_id("ers"), tx.now)
     erasures.insert(tx.db, erasure)
@@ -152,7 +157,7 @@ def _erase(tx: Transaction, doomed: Doomed, told: dict[str, Any]) -> Erased:
     erased.words = index.forget_words(tx.db, work.words)
     erased.merged_indexes = index.merge_away_remnants(tx.db)
     erased.derived = erasures.derived_from(tx.db, doomed.ids)
-    tx.record_event(OPERATION, "erasure", erasure.erasure_id, payload=told, also=changes)
+    tx.record_event(operation, "erasure", erasure.erasure_id, payload=told, also=changes)
     return erased
 
 

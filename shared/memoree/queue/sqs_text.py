@@ -14,6 +14,7 @@ ESCAPED_ATTRIBUTE_BYTES = len(ESCAPED_ATTRIBUTE) + len("String") + len("1")
 
 _TO_ESCAPE = re.compile(f"%|{UNSENDABLE.pattern}")
 _ESCAPED = re.compile("%([0-9a-f]{4})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escaped(body: str) -> str | None:
@@ -24,7 +25,10 @@ def escaped(body: str) -> str | None:
 
 
 def unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    """The body that travels as this text. The text itself where there is none: whoever may send may send anything, and
+    what is received has to fit into a message again, of the dead letters."""
+    body = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return body if escaped(body) == text and not _SURROGATE.search(body) else text
 
 
 def wire_bytes(body: str) -> int:

@@ -17,6 +17,7 @@ from memoree import clock, limits
 from memoree.contents import RevisionContent
 from memoree.database import attempts
 from memoree.database.meta import Meta
+from memoree.erasures import Erasure, record
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, UploadId, new_ulid
 from memoree.long_reads import LongReads, Stop
@@ -319,6 +320,13 @@ class ReplicatedService:
             except ObjectStoreError as error:
                 raise unreachable(error) from error
         return self._cursor_key
+
+    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
+        """See `memoree.service.Service.record_erasure`."""
+        try:
+            await record(self._environment.store, tenant, erasure)
+        except ObjectStoreError as error:
+            raise unreachable(error) from error
 
     async def queue_lag(self, tenant: str) -> bool:
         """See `memoree.service.Service.queue_lag`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ DETACH_SECONDS_MAX = 60.0
 DOWN_SECONDS_MAX = 15.0
 POLL_SECONDS = 0.05
 STATUS_TIMEOUT_SECONDS = 5.0
+LINES_TOLD_MAX = 5
 
 
 def up(options: UpOptions, command_line: list[str]) -> int:
@@ -89,11 +91,18 @@ def _up_detached(data_dir: Path, command_line: list[str]) -> int:
     while (state := published_state(data_dir)) is None or running_pid(data_dir) != process.pid:
         if process.poll() is not None or time.monotonic() > deadline:
             process.terminate()
-            lines = log_path.read_text(errors="replace").splitlines()[-5:]
-            raise MemoreeError(Code.CONFIG_ERROR, "the stack did not start:\n" + "\n".join(lines))
+            raise _reason_not_to_start(log_path)
         time.sleep(POLL_SECONDS)
     _print(state)
     return 0
+
+
+def _reason_not_to_start(log_path: Path) -> MemoreeError:
+    """The failure that the stack's process printed last, else the last lines of its log."""
+    lines = log_path.read_text(errors="replace").splitlines()[-LINES_TOLD_MAX:]
+    with contextlib.suppress(IndexError, KeyError, TypeError, ValueError):
+        return MemoreeError.from_wire(orjson.loads(lines[-1])["error"])
+    return MemoreeError(Code.CONFIG_ERROR, "the stack did not start:\n" + "\n".join(lines))
 
 
 def _print(document: Mapping[str, Any]) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from starlette.types import Receive, Scope, Send
 
+from memoree.episodes.ids import ulid
 from memoree.errors import Code, MemoreeError
 from memoree.http.answers import Answer, json_answer
 from memoree.http.gate import Admission
 from memoree.http.memoryprotocol.door import Endpoint
 from memoree.http.memoryprotocol.refusals import refuse
-from memoree.operations.episodes import GET, ulid
+from memoree.operations.episodes import GET
 
 
 class EpisodeEndpoint(Endpoint):

@@ -8,10 +8,11 @@ from pydantic import AfterValidator, Field
 from starlette.types import Receive, Scope, Send
 
 from memoree.envelope import WireModel
+from memoree.episodes.ids import ulid
 from memoree.http.answers import Answer, json_answer
 from memoree.http.gate import Admission
 from memoree.http.memoryprotocol.door import Endpoint
-from memoree.operations.episodes import INGEST, ulid
+from memoree.operations.episodes import INGEST
 
 
 class IngestBody(WireModel):

@@ -13,7 +13,7 @@ from memoree import clock, limits
 from memoree.envelope import WireModel
 from memoree.episodes.clock import Hlc
 from memoree.episodes.filter import Filter, parse_filter
-from memoree.errors import MemoreeError
+from memoree.errors import Code, MemoreeError
 from memoree.http.answers import Answer, HeaderList
 from memoree.http.auth import Principal
 from memoree.http.body import while_connected
@@ -25,6 +25,8 @@ from memoree.operations.recall_episodes import RECALL
 
 INVALID_REQUEST = "invalid_request"
 GRAPH_MODE_UNAVAILABLE = "graph_mode_unavailable"
+RETRIEVE = "retrieve"
+"""Of a fault in finding, where the store is well."""
 
 
 class RecallBody(WireModel):
@@ -62,6 +64,10 @@ class RecallEndpoint(Endpoint):
         try:
             found = await self.door.ask(principal, RECALL, asked)
             lags = await asking_lag
+        except MemoreeError as error:
+            if error.code is not Code.INTERNAL_ERROR:
+                raise
+            refuse(500, RETRIEVE, error.message)
         finally:
             asking_lag.cancel()
         return [{**hit, "degraded": lags} for hit in found.value["hits"]], found.headers
