@@ -280,6 +280,9 @@ LOCAL_COPY_IDLE_SECONDS_MAX = 3600.0
 keep what was erased since."""
 JOB_CLAIM_TRIES_MAX = 50
 """A writer at work moves head many times a second, and so now and then in the moment when a job claims the tenant."""
+JOB_SNAPSHOT_SECONDS_MAX = 3600.0
+"""A job waits for a large tenant to be loaded: it is the first that asks for it in its process, and nobody waits for
+it."""
 ERASED_IN_BACKUPS_SECONDS = 30 * 24 * 3600.0
 """A backup that holds something erased is pruned so long after the erasure at the latest, unless it is the newest."""
 QUEUE_SECONDS_MAX = 2 * 14 * 24 * 3600.0

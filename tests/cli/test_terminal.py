@@ -200,9 +200,11 @@ def test_a_damaged_store_is_shown_with_what_was_found(project: Shell) -> None:
 def test_a_list_of_objects_has_a_line_for_each_and_no_raw_json(project: Shell) -> None:
     claims = [project.run("claim", "assert", "fact", statement).result["claim_id"] for statement in ("x", "y")]
     lines = screen(project, "erase", *claims, "--dry-run")
-    assert len(lines) == 3 and not RAW_JSON.search("".join(lines))
-    for claim, line in zip(claims, lines[1:], strict=True):
-        assert f"id {claim}, type claim, status active" in line
+    assert not RAW_JSON.search("".join(lines))
+    for claim in claims:
+        assert f"id {claim}, type claim, status active, revisions 1" in unfolded(lines)
+        assert [claim in line for line in lines].count(True) == 1
+    assert not any(all(claim in line for claim in claims) for line in lines)
 
 
 def test_a_dead_letter_is_shown_by_what_it_is_about_and_why_it_is_dead(project: Shell) -> None:

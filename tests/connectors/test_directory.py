@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import socket
 import unicodedata
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from connectors.support import Runs, content_of
 from memoree.connectors import directory
 from memoree.connectors.directory import DirectoryConnector
-from memoree.connectors.names import Wanted
+from memoree.connectors.names import Wanted, external_id_of
 from memoree.errors import Code, MemoreeError
 from memoree.limits import CONNECTOR_BATCH_ITEMS_MAX
 
@@ -160,6 +161,21 @@ def test_the_source_says_that_its_root_vanished(root: Path, runs: Runs) -> None:
     assert told.message is not None and "is it mounted?" in told.message
 
 
+@pytest.mark.proves("operations-57")
+def test_the_source_says_so_of_a_root_whose_name_is_not_utf_8_too(tmp_path: Path, runs: Runs) -> None:
+    from connectors.support import Outbox
+
+    root = tmp_path / "gl\udcfchen"
+    write(root / "kiln.md", "Cone 6.")
+    runs.run(DirectoryConnector(root))
+    (root / "kiln.md").unlink()
+    outbox = Outbox()
+    with suppress(MemoreeError, ValueError):
+        runs.run(DirectoryConnector(root), outbox)
+
+    assert [(told.health, "gl\\udcfchen" in (told.message or "")) for told in outbox.checkpoints] == [("error", True)]
+
+
 def test_an_empty_root_withdraws_everything_when_told_so(root: Path, runs: Runs) -> None:
     write(root / "kiln.md", "Cone 6.")
     runs.run(DirectoryConnector(root))
@@ -171,18 +187,20 @@ def test_an_empty_root_withdraws_everything_when_told_so(root: Path, runs: Runs)
 
 
 @pytest.mark.proves("operations-57")
+@pytest.mark.parametrize("name", ["glazes", "glazes 100%", "glazes \udcff"])
 def test_files_below_a_directory_that_cannot_be_read_are_not_withdrawn(
-    root: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    name: str, root: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(root / "kiln.md", "Cone 6.")
-    write(root / "glazes" / "celadon.md", "Celadon")
+    write(root / name / "celadon.md", "Celadon")
+    write(root / name / "b\udcfcck 2%.md", "A name that is not UTF-8")
     write(root / "glazes.md", "Not below it")
     runs.run(DirectoryConnector(root))
     (root / "glazes.md").unlink()
     really_open = os.open
 
     def open_but_not_glazes(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
-        if path == "glazes":
+        if path == name:
             raise PermissionError(13, "Permission denied")  # what another user meets; root meets it nowhere
         return really_open(path, flags, *arguments, **options)
 
@@ -191,7 +209,7 @@ def test_files_below_a_directory_that_cannot_be_read_are_not_withdrawn(
     summary, outbox = runs.run(DirectoryConnector(root))
 
     assert outbox.withdrawn == ["glazes.md"]
-    assert [skipped.where for skipped in summary.skipped] == ["glazes/"]
+    assert [skipped.where for skipped in summary.skipped] == [f"{external_id_of(name)}/"]
 
 
 # --- what is left out -------------------------------------------------------------------------------------------

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import socket
+import threading
+import time
 import unicodedata
 from pathlib import Path
 
@@ -7,7 +10,9 @@ import pytest
 
 from connectors.repository import Repository
 from connectors.support import Outbox, Runs, content_of
+from memoree.connectors import git_commands
 from memoree.connectors.git import GitConnector
+from memoree.connectors.git_commands import Git, git_dir_of
 from memoree.connectors.names import Wanted
 from memoree.errors import Code, MemoreeError
 from memoree.ingest.message import InlineContent
@@ -427,6 +432,55 @@ def test_passwords_are_no_part_of_a_locator(tmp_path: Path, before: str) -> None
     connector = GitConnector(f"https://{before}git.example/a@b.git", tmp_path)
 
     assert connector.locator == "https://git.example/a@b.git"
+
+
+@pytest.mark.proves("operations-59")
+@pytest.mark.parametrize("before", ["ada:secret", "ada:se%63ret"])
+def test_passwords_are_no_part_of_what_is_told(runs: Runs, tmp_path: Path, before: str) -> None:
+    connector = GitConnector(f"git://{before}@nowhere.invalid/wiki.git", tmp_path / "mirror.git", "main")
+
+    with pytest.raises(MemoreeError) as refused:
+        runs.run(connector)
+
+    assert "nowhere.invalid" in refused.value.message
+    assert "ada" not in refused.value.message and "secret" not in refused.value.message
+
+
+@pytest.mark.proves("operations-59")
+def test_a_server_that_falls_silent_is_given_up(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_commands, "SILENCE_SECONDS_MAX", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up_later() -> None:
+            connection, _ = server.accept()
+            with connection:
+                time.sleep(10)
+
+        threading.Thread(target=hang_up_later, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/wiki.git"
+        with pytest.raises(MemoreeError) as refused:
+            runs.run(GitConnector(url, tmp_path / "mirror.git", "main"))
+
+    assert refused.value.code is Code.CONFIG_ERROR
+    assert "too slow" in refused.value.message
+
+
+@pytest.mark.proves("operations-59")
+def test_a_repository_with_much_to_complain_about_is_read(repository: Repository) -> None:
+    commit_id = repository.commit({"kiln.md": "one"})
+    missing = "".join(f"/no/such/objects/{number}\n" for number in range(2000))  # a line on standard error for each
+    (repository.path / ".git" / "objects" / "info" / "alternates").write_text(missing)
+    found: list[bytes] = []
+
+    def read() -> None:
+        with Git(git_dir_of(repository.path)).reading("rev-list", "HEAD") as output:
+            found.append(output.read())
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    reading.join(20)
+
+    assert found == [f"{commit_id}\n".encode()]
 
 
 @pytest.mark.parametrize("branch", ["--output=/tmp/x", "no-such-branch", "../../HEAD"])

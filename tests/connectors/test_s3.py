@@ -5,9 +5,11 @@ from __future__ import annotations
 import unicodedata
 import uuid
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from connectors.bucket import Bucket
 from connectors.support import Outbox, Runs, content_of
@@ -48,6 +50,28 @@ def notifying(ministack: S3Access) -> Bucket:
     made = Bucket(f"docs-{uuid.uuid4().hex}", "docs/", ministack)
     made.notifies()
     return made
+
+
+def withhold(monkeypatch: pytest.MonkeyPatch, key: str, status: int, code: str) -> None:
+    """The bucket lists an object and does not give it out."""
+    really_connect = S3Access.client
+
+    async def client(self: S3Access, stack: AsyncExitStack, service: str, endpoint_url: str | None) -> Any:
+        connected = await really_connect(self, stack, service, endpoint_url)
+        if service != "s3":
+            return connected
+        really_get = connected.get_object
+
+        async def get(**arguments: Any) -> Any:
+            if arguments["Key"] == key:
+                answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+                raise ClientError(answer, "GetObject")
+            return await really_get(**arguments)
+
+        connected.get_object = get
+        return connected
+
+    monkeypatch.setattr(S3Access, "client", client)
 
 
 # --- listing ----------------------------------------------------------------------------------------------------
@@ -98,6 +122,25 @@ def test_changed_objects_are_revisions_removed_ones_are_withdrawn_and_the_rest_i
     assert [(m.external_id, content_of(m)) for m in outbox.delivered] == [("kiln.md", b"Cone 7.")]
     assert outbox.withdrawn == ["gone.md"]
     assert runs.run(bucket.connector())[1].messages == []
+
+
+@pytest.mark.proves("operations-60")
+@seaweed
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, "InvalidObjectState"), (403, "AccessDenied"), (400, "KMS.Disabled")]
+)
+def test_an_object_that_is_not_given_out_is_told_and_the_others_are_delivered(
+    status: int, code: str, bucket: Bucket, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.put_all({"archived.md": "ice", "kiln.md": "Cone 6."})
+    with monkeypatch.context() as archived:
+        withhold(archived, f"{bucket.prefix}archived.md", status, code)
+        summary, outbox = runs.run(bucket.connector())
+
+    assert outbox.ids() == ["kiln.md"]
+    assert [skipped.where for skipped in summary.skipped] == ["archived.md"]
+    assert code in summary.skipped[0].reason
+    assert runs.run(bucket.connector())[1].ids() == ["archived.md"]
 
 
 @pytest.mark.proves("operations-60")
@@ -268,6 +311,21 @@ def test_events_stay_on_their_queue_until_what_they_led_to_is_queued(notifying: 
 
     assert killed.ids() == ["kiln.md"]
     assert notifying.waiting() == before
+
+
+@pytest.mark.proves("operations-60")
+@ministacked
+def test_events_of_an_object_that_is_not_given_out_stay_on_their_queue(
+    notifying: Bucket, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notifying.put_all({"archived.md": "ice", "kiln.md": "Cone 6."})
+    withhold(monkeypatch, f"{notifying.prefix}archived.md", 403, "AccessDenied")
+
+    summary, outbox = runs.run(notifying.follower())
+
+    assert outbox.ids() == ["kiln.md"]
+    assert [skipped.where for skipped in summary.skipped] == ["archived.md"]
+    assert notifying.waiting() == 1
 
 
 @pytest.mark.proves("operations-60")

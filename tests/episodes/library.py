@@ -55,8 +55,17 @@ class Library(Bench):
         self.clock.advance(milliseconds=1)
         return Hlc(wall_ms=clock.milliseconds(self.clock()), counter=0)
 
-    def recall(self, query: str, *, k: int = 10, as_of: Hlc | None = None, filter: str | None = None) -> list[Json]:
+    def recall(
+        self,
+        query: str,
+        *,
+        k: int = 10,
+        as_of: Hlc | None = None,
+        filter: str | None = None,
+        mode: str = "semantic",
+    ) -> list[Json]:
         wanted = {
+            "mode": mode,
             "query": query,
             "k": k,
             "as_of": as_of.model_dump() if as_of is not None else None,
@@ -65,11 +74,27 @@ class Library(Bench):
         hits: list[Json] = self.read(RECALL, wanted)["hits"]
         return hits
 
+    def relate(self, source: Json, target: Json, relation: str = "references") -> None:
+        """Artifacts or claims, by their acknowledgements."""
+        self.clock.advance(milliseconds=1)
+        self.write("relation.put", {**_end("source", source), "relation": relation, **_end("target", target)})
+
+    def cite(self, statement: str, *episodes: Json) -> Json:
+        """A claim with these as its evidence."""
+        self.clock.advance(milliseconds=1)
+        evidence = [{"artifact_id": each["artifact_id"], "revision_id": each["revision_id"]} for each in episodes]
+        return self.claim(statement, evidence=evidence)
+
     def texts(self, query: str, **how: Any) -> list[str]:
         return [hit["text"] for hit in self.recall(query, **how)]
 
     def sources(self, query: str, **how: Any) -> list[str]:
         return [hit["source"] for hit in self.recall(query, **how)]
+
+
+def _end(side: str, entity: Json) -> Json:
+    entity_type = "claim" if "claim_id" in entity else "artifact"
+    return {f"{side}_type": entity_type, f"{side}_id": entity[f"{entity_type}_id"]}
 
 
 _numbers = itertools.count(1)

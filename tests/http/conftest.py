@@ -68,8 +68,7 @@ def open_tenants(tmp_path: Path, tokens_file: Path, stack: ExitStack) -> OpenTen
 
     def start(names: tuple[str, ...] = ("A", "B"), **settings: Any) -> Callable[[str | None], Caller]:
         tenants = Tenants(tmp_path, list(names))
-        for embedded in tenants._stores.values():
-            stack.callback(embedded.close_sync)
+        stack.callback(tenants.close_sync)
         base_url = stack.enter_context(serving(create_app(tenants, HttpSettings(tokens_file=tokens_file, **settings))))
 
         def call_as(token: str | None) -> Caller:

@@ -105,11 +105,26 @@ def peak_rss_bytes(*, reset: bool = False) -> int:
     return next(int(line.split()[1]) * limits.KIB for line in lines if line.startswith("VmHWM:"))
 
 
+class Stores(dict[str, EmbeddedService]):
+    """Of tenants, by name; opened when they are first asked for."""
+
+    def __init__(self, directory: Path, names: list[str]) -> None:
+        super().__init__()
+        self._directories = {name: directory / f"tenant-{number}" for number, name in enumerate(names)}
+
+    def __missing__(self, name: str) -> EmbeddedService:
+        opened = self[name] = embedded_service(self._directories[name])
+        return opened
+
+    def all_opened(self) -> list[EmbeddedService]:
+        return [self[name] for name in self._directories]
+
+
 class Tenants:
     """Several tenants, each with an embedded store of its own."""
 
     def __init__(self, directory: Path, names: list[str]) -> None:
-        self._stores = {name: embedded_service(directory / f"tenant-{number}") for number, name in enumerate(names)}
+        self._stores = Stores(directory, names)
 
     async def call(self, tenant: str, request: Request, *, wait_seconds: float = 10.0, strong: bool = False) -> Reply:
         return await self._stores[tenant].call(LOCAL_TENANT, request)
@@ -125,14 +140,18 @@ class Tenants:
 
     async def cursor_key(self) -> bytes:
         """One for all tenants, as in a deployment: only the cursor itself keeps them apart."""
-        return await next(iter(self._stores.values())).cursor_key()
+        return await self._stores.all_opened()[0].cursor_key()
 
     async def readiness(self) -> list[Check]:
-        return [check for store in self._stores.values() for check in await store.readiness()]
+        return [check for store in self._stores.all_opened() for check in await store.readiness()]
 
     async def close(self) -> None:
         for store in self._stores.values():
             await store.close()
+
+    def close_sync(self) -> None:
+        for store in self._stores.values():
+            store.close_sync()
 
 
 class Scripted:

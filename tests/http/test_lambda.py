@@ -14,16 +14,18 @@ from mangum import Mangum
 
 from memoree.embedded import EmbeddedService
 from memoree.http.app import create_app
+from memoree.http.memoryprotocol import sse
 from memoree.http.settings import HttpSettings
 
 
-def event(body: bytes) -> dict[str, Any]:
+def event(body: bytes, path: str = "/v1/call", **headers: str) -> dict[str, Any]:
+    told = {"host": "localhost", "content-type": "application/json", "content-length": str(len(body)), **headers}
     return {
         "version": "2.0",
-        "rawPath": "/v1/call",
+        "rawPath": path,
         "rawQueryString": "",
-        "headers": {"host": "localhost", "content-type": "application/json", "content-length": str(len(body))},
-        "requestContext": {"http": {"method": "POST", "path": "/v1/call", "sourceIp": "127.0.0.1"}},
+        "headers": told,
+        "requestContext": {"http": {"method": "POST", "path": path, "sourceIp": "127.0.0.1"}},
         "body": base64.b64encode(body).decode(),
         "isBase64Encoded": True,
     }
@@ -46,3 +48,19 @@ def test_events_are_answered_one_after_the_other(handler: Mangum) -> None:
     assert (first["statusCode"], json.loads(first["body"])["result"]["created"]) == (200, True)
     assert json.loads(replay["body"])["result"]["created"] is False
     assert (broken["statusCode"], json.loads(broken["body"])["request_id"]) == (400, "req_transport")
+
+
+@pytest.mark.parametrize("seconds", [15.0, 0.0])
+def test_a_stream_of_hits_is_delivered_as_a_whole(
+    handler: Mangum, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Also where it begins with comments."""
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", seconds)
+    stored = handler(event(b'{"source": "kiln:log", "content": "cone 6"}', "/v1/ingest"), {})
+    assert stored["statusCode"] == 200
+    answer = handler(event(b'{"query": "cone"}', "/v1/recall", accept="text/event-stream"), {})
+    assert (answer["statusCode"], answer["isBase64Encoded"]) == (200, False)
+    assert answer["headers"]["content-type"] == "text/event-stream"
+    assert answer["body"].startswith(": waiting\n\n" if seconds == 0.0 else "event: hit\n")
+    assert answer["body"].endswith("\n\nevent: done\ndata: {}\n\n")
+    assert asyncio.all_tasks(asyncio.get_event_loop_policy().get_event_loop()) == set()

@@ -27,17 +27,22 @@ from memoree.database.connection import open_reader
 from memoree.embedded import EmbeddedService
 from memoree.erasures import recorded
 from memoree.errors import Code, MemoreeError
-from memoree.jobs import backup_site, erase, prefixes
+from memoree.ids import new_attempt_id
+from memoree.jobs import backup_site, erase, prefixes, tenant_deletion
 from memoree.jobs.embedded import EmbeddedTenancy
 from memoree.jobs.replicated import JobSite, ReplicatedTenancy
 from memoree.jobs.restore import Options, restore_found
 from memoree.jobs.tenant_deletion import delete_tenant
+from memoree.objects import ObjectStore
 from memoree.objects.audit import DirectoryAudit
+from memoree.objects.removal import Removal, remove_all
 from memoree.objects.s3 import S3Store
 from memoree.queue import QueueError, sqlite_store
 from memoree.replication import layout
+from memoree.replication.head import HeadFile, HeadLost
 from memoree.replication.ltx import decode, parse_name
 from memoree.verification.store import verify
+from memoree.writer.reign import Reign
 
 Json = dict[str, Any]
 
@@ -468,6 +473,73 @@ def test_a_deleted_tenant_leaves_nothing_and_no_other_tenant_is_touched(site: Si
             async with site.clients() as newcomers:  # an api that served the tenant takes it for a lost head
                 born = await newcomers.write("born again")
                 assert born.commit_seq == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.proves("fault-19", "operations-16")
+def test_no_writer_takes_a_tenant_that_is_being_deleted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a deletion that lasts longer than a lease, and a command that waits for the tenant's writer."""
+    epochs: list[int] = []
+
+    async def slowly(store: ObjectStore, keys: AsyncIterator[str]) -> Removal:
+        if not epochs:
+            await asyncio.sleep(5 * site.settings.lease_ttl_seconds)
+            epochs.append(await epoch_of(store, site.tenant))
+        return await remove_all(store, keys)
+
+    monkeypatch.setattr(tenant_deletion, "remove_all", slowly)
+
+    async def scenario() -> None:
+        with site.writer(leased=True):
+            async with site.clients() as clients, job_site(site.settings) as jobs:
+                await clients.write("gone")
+                before = await epoch_of(jobs.store, site.tenant)
+                deletion = asyncio.create_task(delete_tenant(jobs, site.tenant))
+                await asyncio.sleep(0.5)
+                await clients.entrust("late", tenant=site.tenant)
+                assert (await deletion)["complete"]
+                assert epochs == [before + 1], "a writer took over what was being deleted"
+
+    asyncio.run(scenario())
+
+
+async def epoch_of(store: ObjectStore, tenant: str) -> int:
+    reading = await HeadFile(store, layout.tenant_prefix(tenant)).read()
+    assert reading is not None
+    return reading.head.epoch
+
+
+@pytest.mark.proves("fault-19", "operations-16")
+def test_a_tenant_that_was_taken_over_while_it_was_deleted_is_deleted_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a reign that asks for no lease: nothing of it stays beside a head that is gone."""
+    taken: list[Reign] = []
+
+    async def scenario() -> None:
+        async with site.clients() as clients, job_site(site.settings) as jobs:
+            with site.writer() as writer:
+                await clients.write("gone")
+                writer.stop()
+
+            async def take_over(store: ObjectStore, keys: AsyncIterator[str]) -> Removal:
+                if taken:
+                    return await remove_all(store, keys)
+                taken.append(await Reign.begin(site.tenant, jobs.writer, unleased=True))
+                removal = await remove_all(store, keys)
+                await taken[0].refuse(new_attempt_id(), MemoreeError(Code.INVALID_REQUEST, "acknowledged"))
+                return removal
+
+            monkeypatch.setattr(tenant_deletion, "remove_all", take_over)
+            try:
+                done = await delete_tenant(jobs, site.tenant)
+                assert (done["complete"], done["objects_left"]) == (True, 0)
+                with pytest.raises(HeadLost):
+                    await taken[0].settle()
+            finally:
+                await taken[0].abandon()
+            assert [info.key async for info in jobs.store.list(layout.tenant_prefix(site.tenant))] == []
 
     asyncio.run(scenario())
 

@@ -20,7 +20,7 @@ from faults.watch import watching
 from memoree import erasures
 from memoree.assembly import job_site
 from memoree.backup.drill import rehearse
-from memoree.backup.record import CHECKPOINT_NAME, BackupRecord, records
+from memoree.backup.record import CHECKPOINT_NAME, INTENT_NAME, BackupRecord, intents, records
 from memoree.backup.second import copy_missing
 from memoree.erasures import Erasure
 from memoree.errors import Code, MemoreeError
@@ -32,6 +32,8 @@ from memoree.objects.copying import Place
 from memoree.objects.s3 import S3Store
 from memoree.replication import layout
 from memoree.stack.seaweedfs import SeaweedServer
+
+from .kiln import elsewhere
 
 pytestmark = pytest.mark.stack
 
@@ -276,3 +278,37 @@ def restored_database(site: Site, scratch: Path, tenant: str) -> apsw.Connection
     """The newest state of a tenant, straight from the store."""
     checker = Checker(site, scratch, tenant)
     return checker.restored(checker.head())
+
+
+@pytest.mark.proves("operations-30")
+def test_a_restore_whose_intent_is_gone_restores_nothing(site: Site, tmp_path: Path) -> None:
+    """Given a restore that stood still for a day when it had seen its blobs: its intent was removed by age, and what it
+    had seen was collected."""
+
+    async def run() -> None:
+        async with stage(site) as on:
+            with site.writer():
+                kept = await on.clients.write_cited("kept")
+                record = await on.backed_up()
+                before = Checker(site, tmp_path).head()
+
+                def a_day_later(step: str) -> None:
+                    if step.startswith("beginning a new epoch"):
+                        elsewhere(lambda: asyncio.run(remove_intents(site)))
+
+                with pytest.raises(MemoreeError, match="was removed") as refused:
+                    await on.restored(record, how=replace(REPLACE, progress=a_day_later))
+                assert refused.value.code is Code.TRANSPORT_ERROR
+                await on.clients.write("following")
+            assert Checker(site, tmp_path).head()["history"] == before["history"]
+            assert await on.statement(kept.claim_id) == kept.statement
+
+    asyncio.run(run())
+
+
+async def remove_intents(site: Site) -> None:
+    """Of what is not published."""
+    async with job_site(site.settings) as jobs:
+        for intent in await intents(jobs.store, site.tenant):
+            if not intent.published:
+                await jobs.store.delete(layout.backup_key(site.tenant, intent.backup_id, INTENT_NAME))

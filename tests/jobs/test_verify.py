@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +13,21 @@ import pytest
 from faults.checker import Checker
 from faults.site import Site, until
 from memoree.assembly import job_site
+from memoree.backup import record
+from memoree.backup.retention import Retention, prune
 from memoree.errors import Code, MemoreeError
 from memoree.jobs.backup import create
+from memoree.jobs.backup_site import list_all
 from memoree.jobs.erase import erase_in_deployment
 from memoree.jobs.replicated import JobSite
-from memoree.jobs.verify import Verdict, verify
+from memoree.jobs.verify import Verdict, _Verification, verify
 from memoree.objects.s3 import S3Settings
 from memoree.replication import layout
 from memoree.replication.head import Head
 from memoree.replication.ltx import parse_name
+from memoree.writer.reign import Reign
+
+from .kiln import elsewhere
 
 pytestmark = pytest.mark.stack
 
@@ -239,3 +246,94 @@ def test_a_tenant_without_objects_is_none(plant: Plant) -> None:
 
 def in_prefix(plant: Plant) -> list[str]:
     return [key for key in plant.sound if key.startswith(str(plant.head.prefix))]
+
+
+# --- what goes on meanwhile -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def busy(tmp_path: Path, seaweedfs: S3Settings) -> Site:
+    return Site(tmp_path, seaweedfs)
+
+
+@pytest.mark.proves("operations-45")
+def test_a_writer_that_takes_over_while_the_ledger_is_read_leaves_no_hole(
+    busy: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a ledger that is read before an epoch begins and a head that is read after."""
+
+    async def scenario() -> None:
+        with busy.writer() as writer:
+            async with busy.clients() as clients, job_site(busy.settings) as jobs:
+                await clients.write("before")
+                writer.stop()
+                ledger = _Verification._ledger
+
+                async def ledger_then_takeover(self: _Verification) -> dict[int, Any]:
+                    found = await ledger(self)
+                    reign = await Reign.begin(busy.tenant, jobs.writer, unleased=True)
+                    await reign.abandon()
+                    return found
+
+                monkeypatch.setattr(_Verification, "_ledger", ledger_then_takeover)
+                verdict = await verify(jobs.store, jobs.writer.replicator, busy.tenant, jobs.scratch.path)
+                assert verdict.issues == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.proves("operations-45")
+@pytest.mark.parametrize("step", ["checking every row", "verifying the backup"])
+def test_what_is_erased_meanwhile_is_not_missed(busy: Site, step: str) -> None:
+    """Given a copy that is restored before an erasure and blobs that are looked for after."""
+
+    async def scenario() -> None:
+        with busy.writer():
+            async with busy.clients() as clients, job_site(busy.settings) as jobs:
+                cited = await clients.write_cited("cited")
+                await create(jobs.tenancy(busy.tenant), jobs.scratch.new_subdirectory("backup"))
+                assert cited.citation is not None
+                erased = [cited.citation.artifact_id]
+
+                def erase_at(told: str) -> None:
+                    if told.startswith(step):
+                        elsewhere(
+                            lambda: on_site(busy, lambda site: erase_in_deployment(site, busy.tenant, erased, "r"))
+                        )
+
+                verdict = await verify(
+                    jobs.store, jobs.writer.replicator, busy.tenant, jobs.scratch.path, progress=erase_at
+                )
+                assert verdict.issues == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.proves("operations-46")
+@pytest.mark.parametrize("full", [False, True])
+def test_a_backup_that_is_pruned_meanwhile_is_no_damaged_one(busy: Site, full: bool, monkeypatch: Any) -> None:
+    async def scenario() -> None:
+        with busy.writer():
+            async with busy.clients() as clients, job_site(busy.settings) as jobs:
+                await clients.write("first")
+                await create(jobs.tenancy(busy.tenant), jobs.scratch.new_subdirectory("one"))
+                await clients.write("second")
+                await create(jobs.tenancy(busy.tenant), jobs.scratch.new_subdirectory("two"))
+                listed = record.published
+
+                async def listed_and_pruned(store: Any, tenant: str) -> list[str]:
+                    found = await listed(store, tenant)
+                    monkeypatch.setattr(record, "published", listed)
+                    await prune(store, tenant, Retention(1, 0, 0))
+                    return found
+
+                monkeypatch.setattr(record, "published", listed_and_pruned)
+                verdict = await verify(jobs.store, jobs.writer.replicator, busy.tenant, jobs.scratch.path, full=full)
+                assert verdict.issues == []
+                await clients.write("third")
+                await create(jobs.tenancy(busy.tenant), jobs.scratch.new_subdirectory("three"))
+                monkeypatch.setattr(record, "published", listed_and_pruned)
+                told = await list_all(jobs, busy.tenant)
+                assert told["unreadable"] == {} and len(told["backups"]) == 1
+
+    asyncio.run(scenario())

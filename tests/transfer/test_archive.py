@@ -12,6 +12,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from jobs.kiln import Kiln
+from memoree import limits
 from memoree.assembly import embedded_service
 from memoree.embedded import EmbeddedService
 from memoree.erasures import Erasure, record
@@ -240,3 +242,30 @@ def test_an_imported_store_is_no_empty_one(archive: bytes, tmp_path: Path) -> No
     finally:
         service.close_sync()
     assert is_alive(counters), "a restore would take its place unasked"
+
+
+@pytest.mark.proves("operations-72")
+def test_an_export_while_blobs_are_condemned_is_whole(tmp_path: Path) -> None:
+    """Given a collection under way, as for hours after every one and after an erasure: it is counted in the store's sum
+    and not carried along."""
+    kiln = Kiln(new_directory(tmp_path / "kiln"))
+    kiln.bench.claim()
+    kiln.orphan("never cited")
+    kiln.clock.advance(seconds=limits.POINT_IN_TIME_SECONDS + 1)
+    kiln.collect()
+    assert kiln.condemned()
+    file = io.BytesIO()
+    asyncio.run(export_tenant(kiln, file))
+    import_directory(io.BytesIO(file.getvalue()), tmp_path / "data")
+    service = embedded_service(tmp_path / "data")
+    try:
+        again, _ = exported(service)
+        assert call(service, "verify", {})["result"]["ok"]
+    finally:
+        service.close_sync()
+    assert again == file.getvalue()
+
+
+def new_directory(path: Path) -> Path:
+    path.mkdir()
+    return path

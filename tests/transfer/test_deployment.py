@@ -11,10 +11,16 @@ import pytest
 from faults.checker import Checker
 from faults.site import Site
 from memoree.assembly import embedded_service, job_site
+from memoree.erasures import recorded
 from memoree.errors import Code, MemoreeError
+from memoree.jobs.backup_site import back_up
 from memoree.jobs.embedded import EmbeddedTenancy
+from memoree.jobs.erase import erase_in_deployment
 from memoree.jobs.replicated import JobSite
+from memoree.objects.audit import BlobAudit
+from memoree.transfer import into_deployment
 from memoree.transfer.exporting import export_tenant
+from memoree.transfer.importing import check
 from memoree.transfer.into_deployment import import_tenant
 from memoree.transfer.into_directory import import_directory
 
@@ -88,5 +94,35 @@ def test_an_import_that_fails_leaves_no_object_behind(site: Site, damage: str) -
             with pytest.raises(MemoreeError):
                 await import_tenant(jobs, failed, io.BytesIO(broken))
             assert [info.key async for info in jobs.store.list(f"tenants/{failed}/")] == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.proves("operations-73")
+def test_an_import_into_a_tenant_that_is_born_meanwhile_leaves_it_as_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given an export that carries erasures: were they on record of a tenant that knows nothing of them, every backup
+    of it would be taken for one that an erasure overtook."""
+    born = f"{site.tenant}-born"
+
+    async def run() -> None:
+        async with site.clients() as clients, job_site(site.settings) as jobs:
+            with site.writer(leased=True):
+                secret = await clients.write("secret")
+                await erase_in_deployment(jobs, site.tenant, [secret.claim_id], "it was one")
+                archive = await exported(jobs, site.tenant)
+
+                def born_first(database: Path, audit: BlobAudit) -> None:
+                    asyncio.run_coroutine_threadsafe(clients.write("first", tenant=born), loop).result()
+                    check(database, audit)
+
+                loop = asyncio.get_running_loop()
+                monkeypatch.setattr(into_deployment, "check", born_first)
+                with pytest.raises(MemoreeError) as caught:
+                    await import_tenant(jobs, born, io.BytesIO(archive))
+                assert caught.value.code is Code.TRANSPORT_ERROR
+                assert await recorded(jobs.store, born) == []
+                assert (await back_up(jobs, born))["commit_seq"] == 1
 
     asyncio.run(run())

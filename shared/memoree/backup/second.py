@@ -20,14 +20,14 @@ from typing import TypeVar
 
 from memoree import erasures, limits
 from memoree.backup import manifest, record
-from memoree.backup.erased import named_blobs, only_erased_in
+from memoree.backup.erased import WithoutErased, named_blobs, only_erased_in
 from memoree.backup.packed import PackedFile
 from memoree.backup.record import INTENT_NAME, RECORD_NAME, BackupRecord, FaultyObject
 from memoree.concurrency import for_each
 from memoree.erasures import Erasure
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectMissing, ObjectStore, PreconditionFailed
-from memoree.objects.audit import BlobAudit, BlobFault, BlobRef
+from memoree.objects.audit import BlobFault
 from memoree.objects.blobs import blob_key, blob_prefix, digest_in, missing
 from memoree.objects.presence import PresenceAudit
 from memoree.objects.removal import Removal, remove_all
@@ -46,18 +46,6 @@ class Copied:
     failures: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class WithoutErased:
-    """A `BlobAudit` that does not miss what is cited only from what was erased: a backup keeps its reference, and
-    nothing keeps the blob. `erased` are digests in hex."""
-
-    audit: BlobAudit
-    erased: frozenset[str]
-
-    def faults(self, referenced: Iterator[BlobRef]) -> Iterator[BlobFault]:
-        return self.audit.faults(ref for ref in referenced if ref.digest.hex() not in self.erased)
-
-
 async def copy_missing(
     first: ObjectStore, second: ObjectStore, tenant: str, scratch: Path, progress: Callable[[str], None]
 ) -> Copied:
@@ -74,7 +62,8 @@ async def copy_missing(
                 await _Copy(first, second, await record.find(first, tenant, backup_id), recorded, done).run(scratch)
                 done.backups.append(backup_id)
             except MemoreeError as error:
-                done.failures[backup_id] = error.message
+                if error.code is not Code.NOT_FOUND:  # otherwise it was pruned meanwhile
+                    done.failures[backup_id] = error.message
     return done
 
 
@@ -103,7 +92,8 @@ class _Copy:
                 lines = work / "manifest.jsonl"
                 await record.fetch_manifest(self._first, backup, lines)
                 audit = PresenceAudit(self._second, backup.tenant, asyncio.get_running_loop())
-                there = WithoutErased(audit, await self._erased())
+                erased = await self._erased()
+                there = WithoutErased(audit, lambda: erased)
                 lost = _in_pages(there.faults(manifest.refs(lines)))
                 await for_each(lost, self._copy_blob, at_once=limits.BACKUP_COPIES_AT_ONCE_MAX)
                 for packed in (backup.checkpoint, backup.manifest):

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
+HEADINGS_MAX = 4096
+MARKS_MAX = 65_536
+"""Headings, and lines that look like headings or fences, of one text from its beginning; more do not count."""
 HEADING_BYTES_MAX = 4096
 """Of an underlined paragraph that is a heading, and of what is shown of a longer line."""
 
@@ -40,7 +44,7 @@ def headings(text: bytes) -> list[Heading]:
     """In the order of the text."""
     found: list[Heading] = []
     above = 0
-    for heading in _headings(text):
+    for heading in islice(_headings(text), HEADINGS_MAX):
         before = above + len(text[above : heading.start].rstrip(_BLANKS))
         found.append(heading._replace(before=before))
         above = heading.end
@@ -65,7 +69,7 @@ def _headings(text: bytes) -> Iterator[Heading]:
     """Only lines that look like marks are read: a text may have millions of others."""
     fence = b""
     before = _text_start(text)
-    for mark in _MARK.finditer(text, before):
+    for mark in islice(_MARK.finditer(text, before), MARKS_MAX):
         start, end = mark.start(), _line_end(text, mark.end())
         rest = text[mark.end() : end].strip(_BLANKS)
         if fence:

@@ -86,7 +86,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route(CONTENT_PATH, GET=ContentEndpoint(services, gate, metrics)),
         *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
         _route("/v1/ingest", POST=IngestEndpoint(door)),
-        _route("/v1/recall", POST=RecallEndpoint(door)),
+        _route("/v1/recall", POST=RecallEndpoint(door, graph_mode=settings.graph_mode)),
         _route("/v1/forget", POST=ForgetEndpoint(door)),
         _route("/v1/snapshot/{lsn}", GET=SnapshotEndpoint(door)),
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),

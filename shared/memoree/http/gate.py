@@ -35,12 +35,15 @@ class Gate:
             self.tokens = Tokens(settings.tokens_file, only_tenant=settings.only_tenant)
             self._limiter = Limiter(settings.rate_per_second, settings.rate_burst, processes=settings.processes)
 
-    def admit(self, scope: Scope) -> Admission:
-        """Raises `HttpRefusal`: `UNAUTHENTICATED`, which spends nothing, or `RATE_LIMITED`."""
+    def admit(self, scope: Scope, *, needs: str | None = None) -> Admission:
+        """Raises `HttpRefusal`: `UNAUTHENTICATED`, which spends nothing, or `RATE_LIMITED`. A token scope that is
+        known to be needed before the body is read is judged before the rate: `FORBIDDEN`, as a `MemoreeError`."""
         if self.tokens is None or self._limiter is None:
             return Admission(self._local)
         principal = self.tokens.authenticate(scope)
         observation(scope).tenant = principal.tenant
+        if needs is not None:
+            principal.require(needs)
         decision = self._limiter.take(principal.tenant)
         if not decision.allowed:
             self._metrics.rate_limited.labels(principal.tenant).inc()

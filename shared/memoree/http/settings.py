@@ -22,6 +22,7 @@ class HttpSettings:
 
     `only_tenant` refuses tokens of any other tenant (the embedded profile has one). `processes` is how many api
     processes share the limiter's rate. `cors_origins` counts only with a tokens file; `*` allows every origin.
+    `graph_mode` is of MemoryProtocol's recall.
     """
 
     tokens_file: Path | None = None
@@ -32,6 +33,7 @@ class HttpSettings:
     processes: int = 1
     metrics_on_main_port: bool = False
     access_log: bool = False
+    graph_mode: bool = True
     tenant_without_tokens: str = LOCAL_TENANT
 
     def __post_init__(self) -> None:
@@ -46,8 +48,8 @@ class HttpSettings:
         cls, environment: Mapping[str, str], *, only_tenant: str | None = None, tokens_required: bool = False
     ) -> HttpSettings:
         """From `MEMOREE_TOKENS_FILE`, `_CORS_ORIGINS`, `_RATE_PER_SECOND`, `_RATE_BURST`, `_API_PROCESSES`,
-        `_METRICS_ON_MAIN_PORT` and `_ACCESS_LOG`. Raises `CONFIG_ERROR` for a value of the wrong kind, and without a
-        tokens file where `tokens_required` (a deployment whose server may listen on any address)."""
+        `_METRICS_ON_MAIN_PORT`, `_ACCESS_LOG` and `_GRAPH_MODE`. Raises `CONFIG_ERROR` for a value of the wrong kind,
+        and without a tokens file where `tokens_required` (a deployment whose server may listen on any address)."""
 
         def value(name: str) -> str | None:
             return environment.get(ENVIRONMENT_PREFIX + name)
@@ -64,6 +66,7 @@ class HttpSettings:
             processes=int(_number("API_PROCESSES", value("API_PROCESSES"), 1)),
             metrics_on_main_port=_flag("METRICS_ON_MAIN_PORT", value("METRICS_ON_MAIN_PORT")),
             access_log=_flag("ACCESS_LOG", value("ACCESS_LOG")),
+            graph_mode=_flag("GRAPH_MODE", value("GRAPH_MODE") or "true"),
         )
 
 

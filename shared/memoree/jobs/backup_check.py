@@ -20,7 +20,7 @@ import apsw
 from memoree.backup import manifest
 from memoree.backup.database import open_copy
 from memoree.backup.drill import rehearse
-from memoree.backup.erased import only_erased
+from memoree.backup.erased import WithoutErased, only_erased, recorded_by_now
 from memoree.backup.record import (
     INTENT_NAME,
     RECORD_NAME,
@@ -32,11 +32,10 @@ from memoree.backup.record import (
     is_begun,
     read,
 )
-from memoree.backup.second import WithoutErased
 from memoree.database import meta
 from memoree.database.connection import open_writer
 from memoree.database.schema import SCHEMA_VERSION, check_version, create_or_migrate
-from memoree.erasures import Erasure, recorded
+from memoree.erasures import Erasure
 from memoree.errors import not_found
 from memoree.jobs.backup import PROGRAM, Progress, silently
 from memoree.objects import ObjectMissing, ObjectStore
@@ -121,9 +120,10 @@ async def _check(
         except FaultyObject as error:
             checked.faults.append(Fault(error.key, error.how))
     progress(f"checking {record.manifest.blobs} blobs and every row")
+    loop = asyncio.get_running_loop()
     audit = WithoutErased(
-        (RemoteAudit if full else PresenceAudit)(store, record.tenant, asyncio.get_running_loop()),
-        await asyncio.to_thread(_erased, database, await recorded(store, record.tenant)),
+        (RemoteAudit if full else PresenceAudit)(store, record.tenant, loop),
+        lambda: _erased(database, recorded_by_now(store, record.tenant, loop)),
     )
     if database.exists():
         await asyncio.to_thread(_check_database, record, database, audit, checked)
@@ -131,10 +131,10 @@ async def _check(
         await asyncio.to_thread(_check_manifest, record, lines, database, audit, checked)
 
 
-def _erased(database: Path, recorded: Sequence[Erasure]) -> frozenset[str]:
+def _erased(database: Path, known: Sequence[Erasure]) -> frozenset[str]:
     """What is not missed. A database that cannot be read proves of no blob that it is not needed."""
     try:
-        return only_erased(database, recorded) if database.exists() else frozenset()
+        return only_erased(database, known) if database.exists() else frozenset()
     except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError):
         return frozenset()
 

@@ -17,8 +17,10 @@ from memoree.errors import Code, MemoreeError
 from memoree.jobs.backup import Progress, create, require_head, silently
 from memoree.jobs.backup_check import Checked, verify
 from memoree.jobs.replicated import JobSite
-from memoree.objects import ObjectStore, StoreUnavailable
+from memoree.objects import ObjectStore, ObjectStoreError
 from memoree.objects.removal import Removal
+from memoree.replication import layout
+from memoree.replication.head import Head, HeadFile
 
 Json = dict[str, Any]
 Place = Literal["first", "second"]
@@ -30,11 +32,39 @@ async def back_up(site: JobSite, tenant: str, *, full: bool = False, progress: P
     tenant that was never written to."""
     await require_head(site.store, tenant)
     made = await create(site.tenancy(tenant), site.scratch.path, full=full, progress=progress)
+    return await _with_second(site, made, progress)
+
+
+async def keep_backed_up(site: JobSite, tenant: str) -> Json:
+    """As `back_up`, unless the newest backup is of the state that the tenant is in."""
+    newest = await _newest(site.store, tenant)
+    reading = await HeadFile(site.store, layout.tenant_prefix(tenant)).read()
+    if newest is None or reading is None or _state(newest) != _state(reading.head):
+        return await back_up(site, tenant)
+    return await _with_second(site, newest, silently)
+
+
+async def _newest(store: ObjectStore, tenant: str) -> BackupRecord | None:
+    """`None` also for one that cannot be read, and so is none to rely on."""
+    if not (published := await record.published(store, tenant)):
+        return None
+    try:
+        return await record.find(store, tenant, max(published))
+    except MemoreeError:
+        return None
+
+
+def _state(covered: BackupRecord | Head) -> tuple[int, int]:
+    return covered.history, covered.batch
+
+
+async def _with_second(site: JobSite, made: BackupRecord, progress: Progress) -> Json:
+    """What is told of a backup, and of what it took to bring every backup to the second bucket."""
     result = summary(made)
     if site.second is not None:
         try:
-            copied = await second.copy_missing(site.store, site.second, tenant, site.scratch.path, progress)
-        except StoreUnavailable as error:
+            copied = await second.copy_missing(site.store, site.second, made.tenant, site.scratch.path, progress)
+        except (MemoreeError, ObjectStoreError, OSError) as error:
             copied = second.Copied(failures={made.backup_id: str(error)})
         result["second"] = asdict(copied)
     return result
@@ -49,7 +79,8 @@ async def list_all(site: JobSite, tenant: str, place: Place = "first") -> Json:
         try:
             found.append(await record.find(store, tenant, backup_id))
         except MemoreeError as error:
-            unreadable[backup_id] = error.message
+            if error.code is not Code.NOT_FOUND:  # otherwise it was pruned meanwhile
+                unreadable[backup_id] = error.message
     found.sort(key=record.age_order)
     begun = [intent for intent in await record.intents(store, tenant) if not intent.published]
     return {

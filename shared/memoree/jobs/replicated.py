@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from memoree import limits
 from memoree.clock import Clock
 from memoree.database.meta import Meta
 from memoree.errors import MemoreeError
@@ -33,7 +34,7 @@ class ReplicatedTenancy:
     clock: Clock
 
     async def snapshot(self, work: Callable[[apsw.Connection], Result]) -> tuple[Result, Meta]:
-        return await self.service.snapshot(self.tenant, work)
+        return await self.service.snapshot(self.tenant, work, seconds=limits.JOB_SNAPSHOT_SECONDS_MAX)
 
     async def submit(self, operation: str, input: Mapping[str, Any], *, key: str) -> Mapping[str, Any]:
         reply = await submitted(self.service, self.tenant, operation, input, key)

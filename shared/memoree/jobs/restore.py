@@ -29,7 +29,7 @@ from memoree.jobs.backup_site import Place as BackupPlace
 from memoree.jobs.backup_site import store_of
 from memoree.jobs.replicated import JobSite
 from memoree.jobs.restore_blobs import bring_blobs, carried_over
-from memoree.objects import ObjectStoreError
+from memoree.objects import ObjectMissing, ObjectStoreError
 from memoree.objects.copying import Place
 from memoree.replication import layout
 from memoree.replication.head import Head, HeadFile, HeadLost
@@ -206,7 +206,7 @@ async def _begin_with(site: JobSite, past: _Past, target: str, options: Options)
     async with AsyncExitStack() as stack:
         replaced: list[Condemned] = []
         if origin.replaces:
-            await stack.enter_async_context(_everything_held(site, target))
+            origin.intent = await stack.enter_async_context(_everything_held(site, target))
             replaced = await _condemned(site, target)
         erasures = await origin.read_erasures()
         origin.condemned = await asyncio.to_thread(carried_over, past.database, erasures, replaced, site.writer.clock)
@@ -240,15 +240,16 @@ async def _staging(site: JobSite) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def _everything_held(site: JobSite, tenant: str) -> AsyncIterator[None]:
+async def _everything_held(site: JobSite, tenant: str) -> AsyncIterator[str]:
     """No blob of the tenant is condemned from now on, as while a backup is made: whatever a collector had not yet
-    condemned when it next looks for intents stays."""
+    condemned when it next looks for intents stays. That is so for as long as the object is there whose key this
+    gives."""
     intent = Intent(new_backup_id(), tenant, clock.stored(site.writer.clock()), PROGRAM)
     key = layout.backup_key(tenant, intent.backup_id, INTENT_NAME)
     await site.store.put(key, intent.to_bytes())
     try:
         async with asyncio.timeout(limits.BACKUP_INTENT_SECONDS_MAX):
-            yield
+            yield key
     except TimeoutError as error:
         raise MemoreeError(Code.TRANSPORT_ERROR, "the restore took too long and was given up; try again") from error
     finally:
@@ -260,7 +261,7 @@ async def _condemned(site: JobSite, tenant: str) -> list[Condemned]:
     """What a collector may be deleting. A tenant that cannot be read is not collected either."""
     for tries_left in reversed(range(SNAPSHOT_TRIES_MAX)):
         try:
-            rows, _ = await site.service.snapshot(tenant, condemned_now)
+            rows, _ = await site.tenancy(tenant).snapshot(condemned_now)
         except MemoreeError as error:
             if error.code not in (Code.INDEX_NOT_READY, Code.INTEGRITY_ERROR):
                 raise
@@ -315,6 +316,8 @@ class _Origin:
     options: Options
     replaces: bool
     kind: Literal["restore"] = "restore"
+    intent: str | None = None
+    """The key of what keeps the tenant's blobs from being collected, if it has any."""
     condemned: Sequence[Condemned] = ()
     erasures: Sequence[Erasure] = ()
     fetched: bool = False
@@ -331,10 +334,24 @@ class _Origin:
         return self.erasures
 
     async def fetch(self, path: Path) -> None:
-        """What was erased until the claim fenced out the last writer is on record by now."""
+        """What was erased until the claim fenced out the last writer is on record by now, and nobody condemns anything
+        from now on."""
+        await self._require_intent()
         await self.read_erasures()
         self.fetched = True
         await asyncio.to_thread(shutil.move, self.past.database, path)
+
+    async def _require_intent(self) -> None:
+        """Raises `TRANSPORT_ERROR` when blobs may have been collected that were found before."""
+        if self.intent is not None:
+            try:
+                await self.site.store.head(self.intent)
+            except ObjectMissing:
+                raise MemoreeError(
+                    Code.TRANSPORT_ERROR,
+                    f"{self.intent} was removed, as when a restore takes a day or its tenant is deleted; nothing was "
+                    "restored, try again",
+                ) from None
 
     def adopt(self, db: apsw.Connection, head: Head) -> None:
         if is_alive(head) and not self.options.replace:

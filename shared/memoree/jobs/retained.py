@@ -15,7 +15,7 @@ from memoree.backup.erased import named_blobs
 from memoree.backup.retention import end_of_erased
 from memoree.concurrency import for_each
 from memoree.database import condemned, events
-from memoree.erasures import Erasure
+from memoree.erasures import Erasure, recorded
 from memoree.jobs.gc import Grace
 from memoree.jobs.replicated import JobSite
 from memoree.objects import ObjectMissing, ObjectStore
@@ -60,6 +60,17 @@ async def backups_until(
         found = {each.backup_id: end_of_erased(each, known) for each in await record.records(store, tenant)}
         ends |= unknown | {backup_id: end for backup_id, end in found.items() if end is not None}
     return ends
+
+
+async def is_anything_retained(site: JobSite, tenant: str) -> bool:
+    """Whether a receipt may tell of an instant that is yet to come, which it does on the assumption that everything is
+    collected and pruned once a period until then. Raises as `memoree.erasures.recorded`."""
+    settings = site.settings
+    periods = 2 * (settings.gc_every_seconds + settings.backup_every_seconds)
+    history = settings.point_in_time_seconds + settings.gc_grace_seconds + limits.CLOCK_SKEW_SECONDS_MAX
+    longest = timedelta(seconds=max(limits.ERASED_IN_BACKUPS_SECONDS, history) + periods)
+    now = site.writer.clock()
+    return any(clock.from_stored(each.at) + longest > now for each in await recorded(site.store, tenant))
 
 
 async def _is_any_there(store: ObjectStore, tenant: str, digests: Sequence[str]) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from memoree import limits
+from memoree.errors import MemoreeError
 from memoree.jobs import backup_site, gc, leftovers, prefixes
 from memoree.jobs import verify as verification
 from memoree.jobs.backup import Progress, silently
 from memoree.jobs.replicated import JobSite
+from memoree.jobs.retained import is_anything_retained
 from memoree.jobs.schedule import Done, Job
+from memoree.objects import ObjectStoreError
 from memoree.settings import StackSettings
 
 
@@ -23,12 +26,18 @@ def jobs(settings: StackSettings) -> list[Job[JobSite]]:
 
 
 async def back_up(site: JobSite, tenant: str) -> Done:
-    """A backup, a copy of it in the second bucket, and the retention."""
-    made = await backup_site.back_up(site, tenant)
-    pruned = await backup_site.prune_all(site, tenant)
-    incomplete = [name for name, result in (("backup", made), ("prune", pruned)) if not backup_site.is_complete(result)]
+    """A backup, if the newest is not of the present state, a copy of it in the second bucket, and the retention. When
+    that fails the backup is made all the same: it is told, and not a reason to make another one."""
+    made = await backup_site.keep_backed_up(site, tenant)
+    try:
+        pruned = await backup_site.prune_all(site, tenant)
+    except (MemoreeError, ObjectStoreError, OSError) as error:
+        pruned = {"failures": {tenant: str(error)}}
+    results = {"backup": made, "prune": pruned}
+    incomplete = [name for name, result in results.items() if not backup_site.is_complete(result)]
     problem = f"not everything was done of: {', '.join(incomplete)}" if incomplete else None
-    return Done({"backup": made, "prune": pruned}, len(incomplete), problem)
+    again = site.settings.backup_every_seconds if await is_anything_retained(site, tenant) else None
+    return Done(results, len(incomplete), problem, again)
 
 
 async def verify(site: JobSite, tenant: str, *, full: bool = False, progress: Progress = silently) -> Done:
@@ -56,5 +65,6 @@ async def collect(site: JobSite, tenant: str) -> Done:
     }
     failed = sum(removal.failed for removal in (blobs.deletes, epochs.removal, *(s.removal for s in sweeps.values())))
     problem = f"{failed} objects could not be deleted" if failed else None
-    again = limits.COLLECT_RELEASE_SECONDS_MIN + limits.JOBS_WAIT_SECONDS if blobs.condemned else None
-    return Done(result, failed, problem, again)
+    again = [settings.gc_every_seconds] if await is_anything_retained(site, tenant) else []
+    again += [limits.COLLECT_RELEASE_SECONDS_MIN + limits.JOBS_WAIT_SECONDS] if blobs.condemned else []
+    return Done(result, failed, problem, min(again, default=None))

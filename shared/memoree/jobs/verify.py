@@ -18,8 +18,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from memoree import limits
 from memoree.backup import record
+from memoree.backup.erased import WithoutErased, only_erased, recorded_by_now
 from memoree.concurrency import for_each
 from memoree.database import erasures, meta
 from memoree.database.connection import open_reader
@@ -34,7 +37,7 @@ from memoree.objects.remote_audit import RemoteAudit
 from memoree.objects.streaming import windows
 from memoree.replication import layout, ltx
 from memoree.replication.head import Head, HeadFile
-from memoree.replication.lineage import LedgerEntry
+from memoree.replication.lineage import LedgerEntry, ledger_entry
 from memoree.replication.litestream import LitestreamError, NotRestorable
 from memoree.replication.ltx import LtxError, parse_name, restorable_boundaries
 from memoree.replication.replicator import Replicator
@@ -127,7 +130,7 @@ class _Verification:
         entries = await self._ledger()  # before head, which names an epoch before the ledger does
         head = await self._head()
         if head is not None:
-            self._check_ledger(head, entries)
+            await self._check_ledger(head, entries)
             if head.prefix is not None:
                 await self._check_database(head)
         await self._check_backups()
@@ -158,20 +161,25 @@ class _Verification:
             if epoch is None:
                 self._verdict.add("ledger", info.key, "is not the name of an entry")
                 return
-            found[epoch] = None
-            stored = await self._store.get(info.key)
-            assert stored is not None, "a GET without a condition always has a body"
-            try:
-                found[epoch] = LedgerEntry.from_bytes(stored.body, info.key)
-            except MemoreeError as error:
-                self._verdict.add("ledger", info.key, error.message)
+            await self._read_entry(epoch, found)
 
         entries = self._store.list(layout.epochs_prefix(self._tenant))
         await for_each(entries, read, at_once=limits.JOB_REQUESTS_AT_ONCE_MAX)
         self._verdict.epochs = len(found)
         return found
 
-    def _check_ledger(self, head: Head, entries: dict[int, LedgerEntry | None]) -> None:
+    async def _read_entry(self, epoch: int, found: dict[int, LedgerEntry | None]) -> None:
+        key = layout.epoch_ledger_key(self._tenant, epoch)
+        try:
+            entry = await ledger_entry(self._store, self._tenant, epoch)
+            if entry is None:
+                return
+            found[epoch] = entry
+        except MemoreeError as error:
+            found[epoch] = None
+            self._verdict.add("ledger", key, error.message)
+
+    async def _check_ledger(self, head: Head, entries: dict[int, LedgerEntry | None]) -> None:
         for epoch, entry in entries.items():
             key = layout.epoch_ledger_key(self._tenant, epoch)
             if epoch > head.epoch:
@@ -182,6 +190,8 @@ class _Verification:
         commit_seq = head.commit_seq
         while epoch:
             key = layout.epoch_ledger_key(self._tenant, epoch)
+            if epoch not in entries:
+                await self._read_entry(epoch, entries)  # it may have begun since the ledger was listed
             if epoch not in entries:
                 self._verdict.add("ledger", key, "is missing: what is there continues it")
                 return
@@ -206,7 +216,11 @@ class _Verification:
         if not restored:
             return
         self._progress("checking every row and the blobs")
-        audit = (RemoteAudit if self._full else PresenceAudit)(self._store, self._tenant, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        audit = WithoutErased(
+            (RemoteAudit if self._full else PresenceAudit)(self._store, self._tenant, loop),
+            lambda: self._erased(path, loop),
+        )
         counters, report, self._erasures = await asyncio.to_thread(_looked_through, path, audit)
         verdict = self._verdict
         verdict.commit_seq, verdict.batch = counters.commit_seq, counters.batch
@@ -217,6 +231,14 @@ class _Verification:
         present = await self._head()
         if present is not None and present.prefix == head.prefix:
             verdict.include(list(self._disagreements(counters, head, present)))
+
+    def _erased(self, path: Path, loop: asyncio.AbstractEventLoop) -> frozenset[str]:
+        """What was erased since the copy was made. What is damaged proves of no blob that it is not needed, and is
+        told by itself."""
+        try:
+            return only_erased(path, recorded_by_now(self._store, self._tenant, loop))
+        except (MemoreeError, apsw.Error):
+            return frozenset()
 
     async def _restore(self, head: Head, path: Path) -> bool:
         """Whether the state that head covers, or one soon after it, could be restored."""
@@ -308,34 +330,43 @@ class _Verification:
         published = sorted(await record.published(self._store, self._tenant))
         self._verdict.backups = len(published)
         for backup_id in published:
+            is_whole = self._full or backup_id == published[-1]
             try:
-                if self._full or backup_id == published[-1]:
-                    await self._prove_backup(backup_id)
-                else:
-                    await self._look_at_backup(backup_id)
+                left_out, issues = await (self._proved if is_whole else self._looked_at)(backup_id)
             except MemoreeError as error:
-                self._verdict.add("backup", backup_id, error.message)
+                left_out, issues = 0, [Issue("backup", backup_id, error.message)]
+            if issues and await self._is_published(backup_id):  # otherwise it was pruned since it was listed
+                self._verdict.include(issues)
+                self._verdict.issues_left_out += left_out
 
-    async def _prove_backup(self, backup_id: str) -> None:
+    async def _proved(self, backup_id: str) -> tuple[int, list[Issue]]:
+        """How many issues are left out, and the others."""
         self._progress(f"verifying the backup {backup_id}")
         checked = await backup_check.verify(self._store, self._tenant, backup_id, self._directory, full=self._full)
-        self._verdict.include([Issue("backup", fault.object, fault.detail) for fault in checked.faults])
-        self._verdict.issues_left_out += checked.faults_left_out
+        return checked.faults_left_out, [Issue("backup", fault.object, fault.detail) for fault in checked.faults]
 
-    async def _look_at_backup(self, backup_id: str) -> None:
-        try:
-            backup = await record.read(self._store, self._tenant, backup_id)
-        except ObjectMissing:
-            return  # pruned since it was listed
+    async def _looked_at(self, backup_id: str) -> tuple[int, list[Issue]]:
+        """As `_proved`, of the record and of what is there."""
+        issues: list[Issue] = []
+        backup = await record.find(self._store, self._tenant, backup_id)
         for packed in (backup.checkpoint, backup.manifest):
             key = backup.key_of(packed.name)
             try:
                 size = (await self._store.head(key)).size
             except ObjectMissing:
-                self._verdict.add("backup", key, "is missing")
+                issues.append(Issue("backup", key, "is missing"))
             else:
                 if size != packed.stored_size:
-                    self._verdict.add("backup", key, f"has {size} bytes where {packed.stored_size} were recorded")
+                    detail = f"has {size} bytes where {packed.stored_size} were recorded"
+                    issues.append(Issue("backup", key, detail))
+        return 0, issues
+
+    async def _is_published(self, backup_id: str) -> bool:
+        try:
+            await self._store.head(layout.backup_key(self._tenant, backup_id, record.RECORD_NAME))
+        except ObjectMissing:
+            return False
+        return True
 
     async def _check_erasures(self) -> None:
         """Every entry, and that there is one of each erasure that the database tells of: a restore without it would
@@ -355,7 +386,7 @@ class _Verification:
             self._verdict.add("erasure", key, f"{why}; {HOW_TO_MEND}")
 
 
-def _looked_through(path: Path, audit: RemoteAudit | PresenceAudit) -> tuple[Meta, whole_store.Report, list[str]]:
+def _looked_through(path: Path, audit: WithoutErased) -> tuple[Meta, whole_store.Report, list[str]]:
     with closing(open_reader(path, immutable=True)) as db:
         return meta.read(db), whole_store.verify(db, audit), [each.erasure_id for each in erasures.every(db)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -11,6 +11,7 @@ from memoree.database import episodes
 from memoree.envelope import WireModel
 from memoree.episodes.chunks import chunk_id
 from memoree.episodes.clock import Hlc
+from memoree.episodes.entities import entities
 from memoree.episodes.filter import Filter
 from memoree.operations.call import Call
 from memoree.operations.registry import INTERNAL, read
@@ -30,12 +31,15 @@ class EpisodeRecall(WireModel):
     k: Annotated[int, Field(ge=1, le=limits.EPISODE_HITS_MAX)]
     as_of: Hlc | None = None
     filter: Filter | None = None
+    mode: Literal["semantic", "graph"] = "semantic"
 
 
 class EpisodeHits(BaseModel):
-    """Best first. Hits as they are on the wire, but for whether they are degraded."""
+    """Best first. Hits as they are on the wire, but for whether they are degraded: all of them are where the graph was
+    to be walked and the query names nothing to begin at."""
 
     hits: list[dict[str, Any]]
+    degraded: bool
 
 
 @read(RECALL, position=INTERNAL, input=EpisodeRecall, result=EpisodeHits, needs_context=False)
@@ -43,7 +47,8 @@ def recall(view: View, call: Call[EpisodeRecall]) -> dict[str, Any]:
     """A query without a word finds nothing. Raises `INVALID_REQUEST` for one that is too long or takes too long."""
     wanted = call.input
     if not words(fold(wanted.query)):
-        return {"hits": []}
+        return {"hits": [], "degraded": False}
+    named = entities(wanted.query) if wanted.mode == "graph" else []
     found = find_episodes(
         view.db,
         analyze(wanted.query),
@@ -51,8 +56,9 @@ def recall(view: View, call: Call[EpisodeRecall]) -> dict[str, Any]:
         filter=wanted.filter,
         limit=wanted.k,
         state=(view.meta.history, view.meta.commit_seq),
+        entities=named,
     )
-    return {"hits": [_hit(view, hit) for hit in found]}
+    return {"hits": [_hit(view, hit) for hit in found], "degraded": wanted.mode == "graph" and not named}
 
 
 def _hit(view: View, hit: EpisodeHit) -> dict[str, Any]:
@@ -67,6 +73,6 @@ def _hit(view: View, hit: EpisodeHit) -> dict[str, Any]:
         "valid_from": Hlc.of(episodes.clock_of(view.db, chunk.version_row)).model_dump(),
         "valid_to": None,
         "rerank_applied": False,
-        "source_op": "Keyword",
+        "source_op": hit.source,
         "episode_id": chunk.episode_id,
     }

@@ -132,12 +132,13 @@ class Replica:
             self._refreshing.add_done_callback(self._refreshed)
         return self._refreshing
 
-    async def refresh_anew(self) -> None:
+    async def refresh_anew(self, seconds: float | None = None) -> None:
         """As `refresh`, by a look at head that begins after this call did."""
         began = time.monotonic()
+        seconds = limits.HEAD_WAIT_SECONDS_MAX if seconds is None else seconds
         if (earlier := self._refreshing) is not None:
-            await asyncio.wait((earlier,), timeout=limits.HEAD_WAIT_SECONDS_MAX)
-        await self.refresh(limits.HEAD_WAIT_SECONDS_MAX - (time.monotonic() - began))
+            await asyncio.wait((earlier,), timeout=seconds)
+        await self.refresh(seconds - (time.monotonic() - began))
 
     async def changed(self, seconds: float) -> None:
         """Return as soon as another state is shown, or after this time: whoever waits sees what somebody else's look

@@ -53,9 +53,10 @@ class Replicas:
         return [tenant for tenant, replica in self._replicas.items() if replica.is_alarmed]
 
     @asynccontextmanager
-    async def ready(self, tenant: str, *, strong: bool) -> AsyncIterator[Replica]:
+    async def ready(self, tenant: str, *, strong: bool, seconds: float | None = None) -> AsyncIterator[Replica]:
         """The tenant's replica for one request, not evicted meanwhile: at most `staleness_seconds_max` behind head,
-        or not behind at all if `strong`.
+        or not behind at all if `strong`. Where head has to be looked at, or the tenant loaded, that may take
+        `seconds`, and otherwise as long as a request may take.
 
         A replica that cannot be refreshed is still served, at its age, unless that is what was asked to avoid.
         Raises what `Replica.refresh` raises.
@@ -65,7 +66,7 @@ class Replicas:
             replica.in_use_since = now
         with replica.in_use():
             if strong or not replica.is_loaded:
-                await replica.refresh_anew()
+                await replica.refresh_anew(seconds)
             elif (age := time.monotonic() - replica.checked_at) > self._environment.staleness_seconds_max:
                 try:
                     await replica.refresh(limits.STALE_WAIT_SECONDS_MAX)

@@ -201,11 +201,17 @@ class ReplicatedService:
         return await generation.read(executor or self._environment.executor, look)
 
     async def snapshot(
-        self, tenant: str, work: Callable[[apsw.Connection], Result], *, executor: Executor | None = None
+        self,
+        tenant: str,
+        work: Callable[[apsw.Connection], Result],
+        *,
+        executor: Executor | None = None,
+        seconds: float | None = None,
     ) -> tuple[Result, Meta]:
         """What `work` finds, in a thread, in a state that is no older than head is now, and that state's counters.
-        The file is not written however long it takes. Raises what `Replica.refresh` raises."""
-        async with self._replicas.ready(tenant, strong=True) as replica:
+        The file is not written however long it takes. Raises what `Replica.refresh` raises, also when it takes more
+        than `seconds` to have that state; than a request may take, by default."""
+        async with self._replicas.ready(tenant, strong=True, seconds=seconds) as replica:
             generation = replica.generation
             return await generation.read(executor or self._environment.executor, work), generation.meta
 

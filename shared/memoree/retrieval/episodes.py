@@ -1,7 +1,8 @@
 """Recall over episodes: chunks of the versions that were the truth at a commit (MemoryProtocol §6.2, §6.6).
 
 The engine finds and judges revisions, among these versions and what the filter leaves of them. A hit is a chunk: first
-the best one of every revision that answers, in relevance order, then the others that match, the closest first.
+the best one of every revision that answers, in relevance order, then the others that match, the closest first. In graph
+mode these are fused with one chunk of every episode that the graph leads to.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apsw
 
@@ -21,11 +22,15 @@ from memoree.retrieval.candidates import BODY_COLUMNS, CHUNKS_JUDGED_MAX, IN_BOD
 from memoree.retrieval.deadline import deadline
 from memoree.retrieval.engine import SEARCH_SECONDS_MAX, find
 from memoree.retrieval.episode_filter import CHUNK_TEXT, condition_of
+from memoree.retrieval.episode_graph import reached_versions
 from memoree.retrieval.expression import Expression, expression_of
 from memoree.retrieval.outlines import Outlines
+from memoree.retrieval.qualify import RANK_CONSTANT
 from memoree.retrieval.query import Query
 from memoree.retrieval.scope import Reach
 
+FUSED_HITS_MIN = 30
+"""Hits of words that are fused with those of the graph, however few are wanted."""
 JOINED = "CROSS JOIN episodes AS p ON p.row_id = c.revision_row"
 _CHUNK = f"""
     SELECT c.row_id, c.revision_row, c.ordinal, c.start_byte, {CHUNK_TEXT}, r.revision_id, p.episode_id, p.source
@@ -61,9 +66,12 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeHit:
+    """`source` is the leg that found it; where both did, the graph."""
+
     chunk: Chunk
     heading_path: list[str]
     score: float
+    source: Literal["Keyword", "Graph"]
 
 
 class _Match(NamedTuple):
@@ -80,24 +88,57 @@ def reach_of(condition: str) -> Reach:
 
 
 def find_episodes(
-    db: apsw.Connection, query: Query, *, seen: int, filter: Filter | None, limit: int, state: tuple[int, int]
+    db: apsw.Connection,
+    query: Query,
+    *,
+    seen: int,
+    filter: Filter | None,
+    limit: int,
+    state: tuple[int, int],
+    entities: Sequence[str] = (),
 ) -> list[EpisodeHit]:
     """At most `limit` hits, best first, their scores never rising. `seen` is the commit that is asked about, `state`
-    the (history, commit_seq) of the store. Raises what `memoree.retrieval.engine.find` raises."""
+    the (history, commit_seq) of the store. Where there are `entities`, episodes that the graph leads to are hits too.
+    Raises what `memoree.retrieval.engine.find` raises."""
     if (condition := condition_of(filter)) is None:
         return []
     bindings = {"seen": seen, **condition.bindings}
+    reach = reach_of(condition.sql)
+    considered = max(limit, FUSED_HITS_MIN) if entities else limit
     outlines = Outlines(db)
     with outlines.in_sql() if condition.reads_headings else nullcontext():
-        pool = find(db, query, bindings, surface="artifact", limit=limit, state=state, reach=reach_of(condition.sql))
+        pool = find(db, query, bindings, surface="artifact", limit=considered, state=state, reach=reach)
         with deadline(db, SEARCH_SECONDS_MAX):
-            reader = _Chunks(db, query, bindings, condition.sql)
-            scored = reader.hits(pool.qualified, limit)
-            return [EpisodeHit(chunk, outlines.path(chunk.version_row, chunk.start), score) for chunk, score in scored]
+            chunks = _Chunks(db, query, bindings, reach.shown)
+            found = chunks.hits(pool.qualified, considered)
+            reached: list[Chunk] = []
+            if entities:
+                versions = reached_versions(db, entities, (chunk.version_row for chunk, _ in found), seen=seen)
+                reached = chunks.of_versions(versions, [chunk for chunk, _ in found])
+                found = _fused([chunk for chunk, _ in found], reached)
+            of_graph = {chunk.row_id for chunk in reached}
+            return [
+                EpisodeHit(
+                    chunk,
+                    outlines.path(chunk.version_row, chunk.start),
+                    score,
+                    "Graph" if chunk.row_id in of_graph else "Keyword",
+                )
+                for chunk, score in found[:limit]
+            ]
+
+
+def _fused(*legs: Sequence[Chunk]) -> list[tuple[Chunk, float]]:
+    """By reciprocal ranks; of equal ones first what an earlier leg has."""
+    scores: dict[Chunk, float] = {}
+    for leg in legs:
+        for rank, chunk in enumerate(leg, start=1):
+            scores[chunk] = scores.get(chunk, 0.0) + 1 / (RANK_CONSTANT + rank)
+    return sorted(scores.items(), key=lambda scored: -scored[1])
 
 
 class _Chunks:
-    """The chunks of one query's revisions, of which a filter on chunks leaves some."""
+    """The chunks of one query's revisions; a filter leaves some of them."""
 
     def __init__(self, db: apsw.Connection, query: Query, bindings: dict[str, Any], condition: str) -> None:
         self._db = db
@@ -118,6 +159,14 @@ class _Chunks:
         if len(scored) < limit:
             scored += self._others(revisions, {chunk.row_id for chunk, _ in scored}, limit - len(scored))
         return _never_rising(scored)
+
+    def of_versions(self, versions: Iterable[int], known: Iterable[Chunk]) -> list[Chunk]:
+        """One chunk of each version that the filter leaves: the best of those that are known, else of its own."""
+        best = {chunk.version_row: chunk for chunk in reversed(list(known))}
+        found = (
+            best.get(version) or self._best(Candidate("artifact", version, version, 0.0, 0)) for version in versions
+        )
+        return [chunk for chunk in found if chunk is not None]
 
     def _others(self, revisions: Sequence[Candidate], shown: set[int], limit: int) -> list[tuple[Chunk, float]]:
         matches = [

@@ -39,8 +39,8 @@ class Outlines:
     def in_sql(self) -> Iterator[None]:
         """Statements may ask for `heading_path(revision_row, start_byte)`, a JSON array, meanwhile."""
 
-        def path(revision_row: Any, start: Any) -> str:
-            return orjson.dumps(self.path(revision_row, start)).decode()
+        def path(*where: Any) -> str:
+            return orjson.dumps(self.path(*where)).decode()
 
         self._db.create_scalar_function(FUNCTION, path, 2, deterministic=True)
         try:

@@ -16,7 +16,7 @@ FUSION_POLICY: Final = "tiered_rrf_v2"
 ORDINARY_UNITS_MIN = 3
 """Fewer ordinary words answer only when no other one is lacking: `staging database password` asks for a password."""
 
-_RANK_CONSTANT = 60
+RANK_CONSTANT = 60
 _LEXICAL_WEIGHT = 1.0
 _TYPO_WEIGHT = 0.7
 _PROJECTION_WEIGHT = 0.75
@@ -140,7 +140,7 @@ def fused(query: Query, pool: Sequence[Candidate]) -> list[Candidate]:
     for channel, weight in ((lexical, _LEXICAL_WEIGHT), (guessed, _TYPO_WEIGHT), (projected, _PROJECTION_WEIGHT)):
         for rank, candidate in enumerate(channel, start=1):
             if channel is lexical or not is_exact(query, candidate):
-                candidate.fusion_score += weight / (_RANK_CONSTANT + rank)
+                candidate.fusion_score += weight / (RANK_CONSTANT + rank)
     for candidate in pool:
         candidate.fusion_score = round(candidate.fusion_score, _FUSION_DIGITS)
     ranked = sorted(pool, key=lambda candidate: _relevance(query, candidate))

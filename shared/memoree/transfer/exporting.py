@@ -10,7 +10,8 @@ from typing import Any, BinaryIO, TypeVar
 import apsw
 from blake3 import blake3
 
-from memoree.database import meta
+from memoree.database import condemned, meta
+from memoree.database.integrity import Sum
 from memoree.erasures import Erasure, recorded
 from memoree.jobs.tenancy import Tenancy
 from memoree.objects import ObjectMissing, OutOfRange, StoreUnavailable
@@ -60,7 +61,7 @@ def write_archive(
         schema_version=counters.schema_version,
         commit_seq=counters.commit_seq,
         hlc=counters.hlc,
-        integrity=counters.integrity.hex(),
+        integrity=_integrity(db, counters).hex(),
         tables={table.name: table.count(db) for table in tables},
         erasures=len(erasures),
         blobs=blob_count,
@@ -80,6 +81,14 @@ def write_archive(
         progress(done, blob_bytes)
     archive.close()
     return Exported(counters.commit_seq, sum(header.tables.values()), blob_count, archive.bytes_written)
+
+
+def _integrity(db: apsw.Connection, counters: meta.Meta) -> bytes:
+    """Of what an export carries, which is everything that is counted but collections under way."""
+    carried = Sum(counters.integrity)
+    for entry in condemned.entries(db):
+        carried.remove(entry)
+    return carried.to_bytes()
 
 
 def _totals(db: apsw.Connection) -> tuple[int, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -22,17 +23,21 @@ from memoree.objects.blobs import check_tenant
 from memoree.objects.remote_audit import RemoteAudit
 from memoree.objects.removal import remove_all
 from memoree.replication import layout
-from memoree.replication.head import Head, HeadFile
-from memoree.transfer.importing import Imported, check, read_archive
-from memoree.writer.reign import Reign
+from memoree.replication.head import Head, HeadFile, HeadLost
+from memoree.transfer.importing import Imported, PutObject, check, read_archive
+from memoree.writer.reign import LeaseHeld, Reign
 
 PUT_SECONDS_MAX = 900.0
 
+log = logging.getLogger(__name__)
+
 
 async def import_tenant(site: JobSite, tenant: str, file: BinaryIO) -> Imported:
-    """Make a new tenant of an export: blobs first, then the database as the first epoch, all at once.
+    """Make a new tenant of an export: blobs first, then the database as the first epoch, all at once. The record of
+    erasures comes after that: a tenant that was born meanwhile knows nothing of them.
 
-    Raises as `import_directory`, `INVALID_REQUEST` also for a tenant that has commits, and what `Reign.begin` raises.
+    Raises as `import_directory`, `INVALID_REQUEST` also for a tenant that has objects, `CONFIG_ERROR` or
+    `TRANSPORT_ERROR` for one that somebody else began with meanwhile, `ObjectStoreError`.
     """
     check_tenant(tenant)
     await _check_empty(site.store, tenant)
@@ -40,13 +45,15 @@ async def import_tenant(site: JobSite, tenant: str, file: BinaryIO) -> Imported:
     scratch = site.scratch.new_subdirectory("import")
     database = scratch / DATABASE_NAME
     stored: list[str] = []
-    put = partial(_put_remote, site.store, loop, stored)
+    erasures = _Kept(scratch, layout.erasures_prefix(tenant), partial(_put_remote, site.store, loop, stored))
     try:
-        imported = await asyncio.to_thread(read_archive, file, database, tenant, put)
+        imported = await asyncio.to_thread(read_archive, file, database, tenant, erasures.put)
         await asyncio.to_thread(check, database, RemoteAudit(site.store, tenant, loop))
-        reign = await Reign.begin(tenant, site.writer, origin=_Import(database))
+        reign = await _begin(site, tenant, database)
         try:
-            await reign.settle()
+            await erasures.bring(site.store)
+            with suppress(HeadLost):  # head has covered it, and somebody went on from there
+                await reign.settle()
         finally:
             await reign.abandon()
     except BaseException:
@@ -55,6 +62,15 @@ async def import_tenant(site: JobSite, tenant: str, file: BinaryIO) -> Imported:
     finally:
         await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
     return imported
+
+
+async def _begin(site: JobSite, tenant: str, database: Path) -> Reign:
+    try:
+        return await Reign.begin(tenant, site.writer, origin=_Import(database))
+    except (HeadLost, LeaseHeld) as error:
+        raise MemoreeError(
+            Code.TRANSPORT_ERROR, f"somebody else has just begun with tenant {tenant}; nothing was imported: {error}"
+        ) from error
 
 
 async def _check_empty(store: ObjectStore, tenant: str) -> None:
@@ -90,6 +106,36 @@ def _put_remote(
         await store.put_stream(key, chunks(), size=size)
 
     asyncio.run_coroutine_threadsafe(put(), loop).result(PUT_SECONDS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Takes the objects of an archive, and keeps those below `prefix` in the directory `scratch` until `bring`;
+    `put_others` takes the others."""
+
+    scratch: Path
+    prefix: str
+    put_others: PutObject
+    keys: list[str] = field(default_factory=list)
+
+    def put(self, key: str, size: int, pieces: Iterator[bytes]) -> None:
+        if not key.startswith(self.prefix):
+            self.put_others(key, size, pieces)
+            return
+        self._path(len(self.keys)).write_bytes(b"".join(pieces))
+        self.keys.append(key)
+
+    async def bring(self, store: ObjectStore) -> None:
+        """It is no failure of an import that is done: what the database tells of, the next collection of garbage
+        records."""
+        try:
+            for number, key in enumerate(self.keys):
+                await store.put(key, self._path(number).read_bytes())
+        except ObjectStoreError as error:
+            log.warning("not everything below %s is recorded yet: %s", self.prefix, error)
+
+    def _path(self, number: int) -> Path:
+        return self.scratch / f"kept-{number}"
 
 
 @dataclass(frozen=True, slots=True)

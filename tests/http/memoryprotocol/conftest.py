@@ -43,8 +43,7 @@ def open_protocol(tmp_path: Path, stack: ExitStack) -> OpenProtocol:
 
     def start(tokens_file: Path | None = None, **settings: Any) -> As:
         tenants = Tenants(tmp_path, list(TENANTS))
-        for embedded in tenants._stores.values():
-            stack.callback(embedded.close_sync)
+        stack.callback(tenants.close_sync)
         found = tokens_file or write_tokens(tmp_path / "tokens.json", TOKENS)
         app = create_app(tenants, HttpSettings(tokens_file=found, **{**WIDE_OPEN, **settings}))
         base_url = stack.enter_context(serving(app))

@@ -20,9 +20,12 @@ ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 ABSENT = "01KJR4GZXJDFPSG3SB9V65FA1E"
 ROUTES = {
     "ingest": ("POST", "/v1/ingest", {"source": "kiln:log", "content": "cone 6 reached"}),
+    "recall": ("POST", "/v1/recall", {"query": "cone"}),
+    "forget": ("POST", "/v1/forget", {"target": {"Id": ABSENT}, "dry_run": True}),
+    "snapshot": ("GET", "/v1/snapshot/0.0", None),
     "episode": ("GET", f"/v1/episode/{ABSENT}", None),
 }
-"""By the token scope they need, or a name for it: method, path, and a body that is understood."""
+"""By name: method, path, and a body that is understood."""
 
 
 class Protocol:
@@ -75,7 +78,7 @@ class Protocol:
 
 def refused(response: httpx.Response, status: int, code: str) -> str:
     """The message of a refusal."""
-    assert (response.status_code, response.json()["error"]) == (status, code), response.text
+    assert (response.status_code, response.json().get("error")) == (status, code), response.text
     return str(response.json()["message"])
 
 
@@ -89,11 +92,13 @@ def stored_ids(store: Path) -> list[str]:
 
 
 def commits(store: Path) -> int:
-    (count,) = _rows(store, "SELECT commit_seq FROM meta")
-    return int(count)
+    """How many there are; none where nobody has asked for the store yet."""
+    return int(next(_rows(store, "SELECT commit_seq FROM meta"), 0))
 
 
 def _rows(store: Path, statement: str) -> Iterator[str]:
+    if not (store / DATABASE_NAME).exists():
+        return
     with closing(apsw.Connection(str(store / DATABASE_NAME), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         for (value,) in db.execute(statement).fetchall():
             yield str(value)

@@ -76,7 +76,7 @@ def test_another_method_is_405_before_anybody_is_asked_who_they_are(as_token: As
     for other in ({"GET", "POST"} - {method}) | {"DELETE", "PATCH"}:
         response = as_token(None).request(other, path)
         assert response.status_code == 405
-        assert method in response.headers["allow"].split(", ")
+        assert method in response.headers.get("allow", "").split(", ")
 
 
 @pytest.mark.proves("memoryprotocol-100", "memoryprotocol-99")

@@ -31,15 +31,16 @@ def examples() -> list[tuple[str, str]]:
 
 
 @pytest.mark.fault_class(7)
-def test_every_command_of_the_page_answers_what_it_shows(a: Protocol) -> None:
+def test_every_command_of_the_page_answers_what_it_shows(a: Protocol, tmp_path: Path) -> None:
     variables = {**os.environ, "URL": str(a.http.base_url).rstrip("/"), "TOKEN": "tok-a", "no_proxy": "127.0.0.1"}
     typed = examples()
-    assert len(typed) >= 6
+    assert len(typed) >= 11
     for command, shown in typed:
-        done = subprocess.run(["bash", "-euc", command], env=variables, capture_output=True, text=True, timeout=30)
+        run = ["bash", "-euc", command]
+        done = subprocess.run(run, env=variables, cwd=tmp_path, capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, done.stderr
         expected = re.escape(shown.strip()).replace("…", ".*")
-        assert shown and re.fullmatch(expected, done.stdout), f"{command}\n{done.stdout}"
+        assert re.fullmatch(expected, done.stdout.strip(), re.DOTALL), f"{command}\n{done.stdout}"
 
 
 def test_the_bounds_that_the_page_names_are_those_of_the_program() -> None:

@@ -10,6 +10,7 @@ from http_support import Scripted
 from memoree.errors import Code, MemoreeError
 from memoree.service import Reply, Request, read_reply, refusal
 
+from .conftest import OpenProtocol
 from .protocol import Json, Protocol, refused
 
 MEMBERS = {
@@ -38,6 +39,12 @@ def hits(caller: Protocol, query: str = "kiln", **members: Any) -> list[Json]:
     found: list[Json] = response.json()
     assert isinstance(found, list)
     return found
+
+
+def denied(response: Any, status: int, code: str) -> str:
+    """The message of a refusal, where an array of hits is none."""
+    assert response.status_code == status, response.text
+    return refused(response, status, code)
 
 
 def sources(caller: Protocol, query: str = "kiln", **members: Any) -> list[str]:
@@ -89,7 +96,7 @@ def test_hits_are_degraded_while_the_queue_lags(scripted_protocol: Protocol, scr
 
 
 def found(request: Request) -> Reply:
-    return read_reply(request.call, {"hits": [HIT]}, 7)
+    return read_reply(request.call, {"hits": [HIT], "degraded": False}, 7)
 
 
 @pytest.mark.proves("memoryprotocol-36", "memoryprotocol-38")
@@ -108,36 +115,52 @@ def test_k_bounds_the_hits(a: Protocol) -> None:
 
 @pytest.mark.proves("memoryprotocol-37")
 @pytest.mark.parametrize("k", [-1, 1.5, "5", None, True, 1001, 2**63])
-def test_another_k_is_refused(a: Protocol, k: Any) -> None:
-    refused(recall(a, k=k), 422, "validate")
+def test_another_k_is_denied(a: Protocol, k: Any) -> None:
+    denied(recall(a, k=k), 422, "validate")
 
 
 @pytest.mark.proves("memoryprotocol-39")
 def test_a_query_must_be_there_and_may_be_empty(a: Protocol) -> None:
     a.ingest("the kiln is hot")
-    refused(a.request("POST", "/v1/recall", {"k": 3}), 422, "validate")
+    denied(a.request("POST", "/v1/recall", {"k": 3}), 422, "validate")
     for query in (7, None, ["kiln"]):
-        refused(recall(a, query), 422, "validate")
+        denied(recall(a, query), 422, "validate")
     assert hits(a, "") == []
     assert hits(a, " ?! ") == []
 
 
 @pytest.mark.proves("memoryprotocol-11")
 @pytest.mark.parametrize("member", ["scope", "tenant", "limit", "K"])
-def test_an_unknown_member_is_refused(a: Protocol, member: str) -> None:
-    refused(recall(a, **{member: "B"}), 422, "validate")
+def test_an_unknown_member_is_denied(a: Protocol, member: str) -> None:
+    denied(recall(a, **{member: "B"}), 422, "validate")
 
 
 @pytest.mark.proves("memoryprotocol-40")
 @pytest.mark.parametrize("mode", ["Graph", "SEMANTIC", "", None, 1])
-def test_an_unknown_mode_is_refused(a: Protocol, mode: Any) -> None:
-    refused(recall(a, mode=mode), 422, "validate")
+def test_an_unknown_mode_is_denied(a: Protocol, mode: Any) -> None:
+    denied(recall(a, mode=mode), 422, "validate")
 
 
 @pytest.mark.proves("memoryprotocol-40")
-def test_the_graph_is_asked_for_before_anything_else_is_judged(a: Protocol) -> None:
+def test_where_graph_mode_is_switched_off_it_is_told_before_anything_else_is_judged(
+    open_protocol: OpenProtocol,
+) -> None:
+    a = open_protocol(graph_mode=False)("tok-a")
     for members in ({}, {"as_of": "not a date"}, {"filter": "source"}):
-        refused(recall(a, mode="graph", **members), 501, "graph_mode_unavailable")
+        denied(recall(a, mode="graph", **members), 501, "graph_mode_unavailable")
+    assert hits(a, mode="semantic") == []
+
+
+@pytest.mark.proves("memoryprotocol-41")
+def test_a_query_that_names_nothing_has_nothing_to_walk_from(a: Protocol) -> None:
+    a.ingest("everything that Alice did: she showed me the kiln", "talk")
+    for query in ("show me everything", "Show me everything", "Alice showed me everything", "what did alice do"):
+        found = hits(a, query, mode="graph")
+        assert [(hit["degraded"], hit["source_op"]) for hit in found] == [(True, "Keyword")]
+        assert [hit["degraded"] for hit in hits(a, query)] == [False]
+    assert [(hit["degraded"], hit["source_op"]) for hit in hits(a, "what did Alice do", mode="graph")] == [
+        (False, "Graph")
+    ]
 
 
 @pytest.mark.proves("memoryprotocol-42")
@@ -146,8 +169,8 @@ def test_the_graph_is_asked_for_before_anything_else_is_judged(a: Protocol) -> N
     ["not a date", "", "2026-04-21", "2026-04-21T10:30:00", "1969-12-31T00:00:00Z", "1969-12-31T23:59:59.9999Z",
      "1970-01-01T00:00:00+00:01", "2026-13-01T00:00:00Z"],
 )  # fmt: skip
-def test_an_as_of_that_is_no_instant_since_1970_is_refused(a: Protocol, as_of: str) -> None:
-    refused(recall(a, as_of=as_of), 400, "invalid_request")
+def test_an_as_of_that_is_no_instant_since_1970_is_denied(a: Protocol, as_of: str) -> None:
+    denied(recall(a, as_of=as_of), 400, "invalid_request")
 
 
 @pytest.mark.proves("memoryprotocol-43")
@@ -217,23 +240,23 @@ def test_a_filter_narrows(a: Protocol) -> None:
      "source LIKE 'a%b%'", " = 'a'", "source = 'a' AND source = 'b'"],
 )  # fmt: skip
 @pytest.mark.parametrize("query", ["kiln", ""])
-def test_what_is_no_filter_is_refused(a: Protocol, filter: str, query: str) -> None:
+def test_what_is_no_filter_is_denied(a: Protocol, filter: str, query: str) -> None:
     response = recall(a, query, filter=filter)
-    refused(response, 400, "validate")
+    denied(response, 400, "validate")
     assert response.json()["reason"] == "invalid_filter"
 
 
-def test_a_filter_that_is_no_text_is_refused(a: Protocol) -> None:
-    refused(recall(a, filter=["source", "a"]), 422, "validate")
+def test_a_filter_that_is_no_text_is_denied(a: Protocol) -> None:
+    denied(recall(a, filter=["source", "a"]), 422, "validate")
 
 
-def test_a_query_without_an_end_is_refused(a: Protocol) -> None:
-    assert "8192" in refused(recall(a, "kiln " * 2000), 422, "validate")
+def test_a_query_without_an_end_is_denied(a: Protocol) -> None:
+    assert "8192" in denied(recall(a, "kiln " * 2000), 422, "validate")
 
 
 def test_a_fault_in_finding_is_told_as_one(scripted_protocol: Protocol, scripted: Scripted) -> None:
     scripted.answer = lambda request: refusal(request.call.request_id, MemoreeError(Code.INTERNAL_ERROR, "see the log"))
-    assert refused(recall(scripted_protocol), 500, "retrieve") == "see the log"
+    assert denied(recall(scripted_protocol), 500, "retrieve") == "see the log"
 
 
 def test_every_recall_looks_at_head_first(scripted_protocol: Protocol, scripted: Scripted) -> None:

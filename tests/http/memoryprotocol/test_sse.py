@@ -110,7 +110,7 @@ class Stalled(Scripted):
         self.answer = self.found
 
     def found(self, request: Request) -> Reply:
-        return read_reply(request.call, {"hits": [{"text": "cone 6"}]}, 7)
+        return read_reply(request.call, {"hits": [{"text": "cone 6"}], "degraded": False}, 7)
 
     async def call(self, tenant: str, request: Request, *, wait_seconds: float = 10.0, strong: bool = False) -> Reply:
         self.loop = asyncio.get_running_loop()

@@ -89,7 +89,7 @@ class Door:
 
 
 class Endpoint:
-    """A route: bearer and scope, rate, body or path, then `serve`. A 403 gives back what it spent."""
+    """A route: bearer and scope, rate, body or path, then `serve`."""
 
     scope_name: ClassVar[str]
     """The token scope that it needs."""
@@ -100,9 +100,8 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _request_id(scope)
         try:
-            admission = self.door.gate.admit(scope)
+            admission = self.door.gate.admit(scope, needs=self.scope_name)
             headers += admission.headers
-            self.door.gate.require(admission, self.scope_name)
             answer = await self.serve(scope, receive, send, admission)
         except ClientDisconnected:
             return

@@ -19,7 +19,7 @@ from memoree.http.auth import Principal
 from memoree.http.body import while_connected
 from memoree.http.gate import Admission
 from memoree.http.memoryprotocol import sse
-from memoree.http.memoryprotocol.door import Endpoint
+from memoree.http.memoryprotocol.door import Door, Endpoint
 from memoree.http.memoryprotocol.refusals import VALIDATE, refuse
 from memoree.operations.recall_episodes import RECALL
 
@@ -42,15 +42,20 @@ class RecallBody(WireModel):
 class RecallEndpoint(Endpoint):
     scope_name = "recall"
 
+    def __init__(self, door: Door, *, graph_mode: bool) -> None:
+        super().__init__(door)
+        self._graph_mode = graph_mode
+
     async def serve(self, scope: Scope, receive: Receive, send: Send, admission: Admission) -> Answer | None:
         wanted = await self.body(scope, receive, RecallBody)
-        if wanted.mode == "graph":
-            refuse(501, GRAPH_MODE_UNAVAILABLE, "this service has no graph to walk")
+        if wanted.mode == "graph" and not self._graph_mode:
+            refuse(501, GRAPH_MODE_UNAVAILABLE, "graph mode is switched off here")
         asked = {
             "query": wanted.query,
             "k": wanted.k or limits.EPISODE_HITS_UNSAID,
             "as_of": _as_of(wanted.as_of).model_dump() if wanted.as_of is not None else None,
             "filter": _filter(wanted.filter).model_dump() if wanted.filter is not None else None,
+            "mode": wanted.mode,
         }
         work = self._hits(admission.principal, asked)
         if sse.is_wanted(scope):
@@ -70,7 +75,8 @@ class RecallEndpoint(Endpoint):
             refuse(500, RETRIEVE, error.message)
         finally:
             asking_lag.cancel()
-        return [{**hit, "degraded": lags} for hit in found.value["hits"]], found.headers
+        degraded = lags or found.value["degraded"]
+        return [{**hit, "degraded": degraded} for hit in found.value["hits"]], found.headers
 
 
 def _as_of(text: str) -> Hlc:

@@ -18,9 +18,9 @@ VERSION = "3.1.0"
 _INTRODUCTION = """\
 Agents store artifacts (immutable revisions of bytes) and claims (statements that cite exact byte spans), relate them,
 and search. `POST /v1/call` speaks the machine protocol: one request envelope in, one response envelope out.
-Lists browse without a query; `POST /v1/bulk` carries many envelopes. `/v1/ingest`, `/v1/recall` and
-`/v1/episode` are of MemoryProtocol, with bodies of their own. Without a tokens file the server only listens on
-loopback and asks for no token."""
+Lists browse without a query; `POST /v1/bulk` carries many envelopes. `/v1/ingest`, `/v1/recall`, `/v1/forget`,
+`/v1/snapshot` and `/v1/episode` are of MemoryProtocol, with bodies of their own. Without a tokens file the server only
+listens on loopback and asks for no token."""
 
 
 def document(*, authorization: bool, metrics: bool) -> Json:
@@ -40,6 +40,8 @@ def document(*, authorization: bool, metrics: bool) -> Json:
         },
         "/v1/ingest": {"post": memoryprotocol.ingest(components)},
         "/v1/recall": {"post": memoryprotocol.recall(components)},
+        "/v1/forget": {"post": memoryprotocol.forget(components)},
+        "/v1/snapshot/{lsn}": {"get": memoryprotocol.snapshot()},
         "/v1/episode/{episode_id}": {"get": memoryprotocol.episode(components)},
         **open_paths(metrics=metrics),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memoree.http.memoryprotocol.forget import ForgetBody
 from memoree.http.memoryprotocol.ingest import IngestBody
 from memoree.http.memoryprotocol.recall import RecallBody
 from memoree.http.openapi.components import Components, Json, ref
@@ -14,6 +15,12 @@ _KEY: Json = {
     "in": "header",
     "description": "The identical request with the same key is answered again and not done again.",
     "schema": {"type": "string", "minLength": 1},
+}
+_LSN: Json = {
+    "type": "object",
+    "required": ["wall_ms", "counter"],
+    "additionalProperties": False,
+    "properties": {name: {"type": "integer", "minimum": 0} for name in ("wall_ms", "counter")},
 }
 _HLC: Json = {
     "type": "object",
@@ -37,12 +44,7 @@ def ingest(components: Components) -> Json:
         "required": ["lsn", "queue_lag_warn"],
         "additionalProperties": False,
         "properties": {
-            "lsn": {
-                "type": "object",
-                "required": ["wall_ms", "counter"],
-                "additionalProperties": False,
-                "properties": {name: {"type": "integer", "minimum": 0} for name in ("wall_ms", "counter")},
-            },
+            "lsn": _LSN,
             "queue_lag_warn": {"type": "boolean", "description": "Many writes of the tenant wait for their turn."},
         },
     }
@@ -82,6 +84,55 @@ def recall(components: Components) -> Json:
         "description": "Who accepts `text/event-stream` gets one event a hit.",
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {"200": found, **plain_refusals(*ADMISSION, 413, 415, 422, 501, *FAILURES)},
+    }
+
+
+def forget(components: Components) -> Json:
+    components.schemas["ForgetReceipt"] = {
+        "type": "object",
+        "required": ["target", "indices_affected", "matched", "rows_written", "rows_deleted", "audit_lsn", "preview"],
+        "properties": {
+            "target": {"type": "object"},
+            "indices_affected": {"type": "array", "items": {"type": "string"}},
+            **{name: {"type": "integer", "minimum": 0} for name in ("matched", "rows_written", "rows_deleted")},
+            "audit_lsn": _LSN,
+            "preview": {"type": "boolean"},
+        },
+    }
+    body = components.sent("ForgetBody", input_schema(ForgetBody))
+    preview = {"target": {"Scope": {"BySource": "kiln:"}}, "dry_run": True}
+    return {
+        "operationId": "forget",
+        "summary": "Forget episodes",
+        "description": "`hard` deletes for good, and needs the receipt of a dry run as `confirmation_token`.",
+        "parameters": [_KEY],
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": body,
+                    "examples": {"preview": {"summary": "A dry run", "value": preview}},
+                }
+            },
+        },
+        "responses": {
+            "200": answer("What matched, and what became of it", ref("ForgetReceipt"), "Memoree-Commit-Seq"),
+            **plain_refusals(*ADMISSION, 404, 413, 415, 422, 428, *FAILURES),
+        },
+    }
+
+
+def snapshot() -> Json:
+    position = {"type": "string", "pattern": r"^[0-9]+\.[0-9]+(\.[0-9]+)?$"}
+    return {
+        "operationId": "snapshot",
+        "summary": "All that was visible at a position",
+        "description": "A line of JSON each, with a key and a value.",
+        "parameters": [{"name": "lsn", "in": "path", "required": True, "schema": position, "example": "0.0"}],
+        "responses": {
+            "200": answer("The lines", {"type": "string"}, "Memoree-Commit-Seq", media_type="application/x-ndjson"),
+            **plain_refusals(*ADMISSION, 404, *FAILURES),
+        },
     }
 
 
