@@ -162,6 +162,12 @@ def test_a_tokens_file_that_does_not_say_which_token_is_refused(tmp_path: Path, 
     assert "one" not in caught.value.message.replace("the one to use", "")
 
 
+def test_a_token_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(MemoreeError) as caught:
+        find_token(tmp_path / "token")
+    assert caught.value.message == f"the token file {tmp_path / 'token'} cannot be read: No such file or directory"
+
+
 @pytest.mark.parametrize("token", [b"", b" \n", b"two words", b"\xff", b"x" * 9000])
 def test_a_token_file_holds_exactly_one_token(shell: Shell, tmp_path: Path, token: bytes) -> None:
     path = tmp_path / "token"

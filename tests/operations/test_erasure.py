@@ -138,7 +138,10 @@ def test_no_piece_of_a_marker_is_left_in_any_page(bench: Bench, tmp_path: Path) 
     )
     bench.write("artifact.put", {"kind": secret, "title": "Odd", "content": text("odd")}, key=f"key/{secret}")
     odd = str(scalar(bench.db, "SELECT artifact_id FROM artifacts ORDER BY row_id DESC LIMIT 1"))
+    said = bench.put(f"they said {secret}", kind="episode", title=secret, provenance={secret: secret})
+    bench.revise(said, f"they said it again, {secret}")
     doomed = [small["artifact_id"], medium["artifact_id"], large["artifact_id"], claim["claim_id"], odd]
+    doomed.append(said["artifact_id"])
     assert pieces_in(tmp_path, secret) > {"store.sqlite3-wal"}
 
     result = erase(bench, *doomed, item["artifact"]["artifact_id"])
@@ -148,7 +151,8 @@ def test_no_piece_of_a_marker_is_left_in_any_page(bench: Bench, tmp_path: Path) 
     assert left == set()
     assert issues(bench) == []
     assert (result["blobs"], result["projections"], result["feedback"], result["source_items"]) == (2, 1, 1, 1)
-    assert (result["revisions"], result["relations"]) == (8, 2)
+    assert (result["revisions"], result["relations"]) == (10, 2)
+    assert bench.db.execute("SELECT count(*) FROM episodes").get == 0
 
 
 def projection(artifact: Json, told: str, *, key: str, actor: str) -> Json:

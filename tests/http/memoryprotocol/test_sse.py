@@ -63,6 +63,7 @@ def test_there_is_one_event_a_hit_and_then_done(filled: Protocol) -> None:
     assert body.count(b"event: hit\n") == 3
     assert body.count(b"event: done\n") == 1
     assert body.endswith(b"\n\nevent: done\ndata: {}\n\n")
+    assert body.count(b"\n") == 3 * 4, "an event has one line of data"
     found = filled.request("POST", "/v1/recall", {"query": "kiln", "k": 3}).json()
     assert [json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: ")] == [*found, {}]
     assert [(event.event, event.json()) for event in events(filled, k=3)] == [
@@ -88,8 +89,8 @@ def test_without_a_hit_there_is_only_done(a: Protocol) -> None:
 )
 def test_what_is_wrong_before_the_stream_is_told_in_json(filled: Protocol, body: Json, status: int, code: str) -> None:
     response = stream(filled, **body)
-    assert (response.status_code, response.json()["error"]) == (status, code)
-    assert response.headers["content-type"] == "application/json"
+    assert (response.status_code, response.headers["content-type"]) == (status, "application/json")
+    assert response.json()["error"] == code
 
 
 def test_a_stream_needs_a_token_like_everything(as_token: Any) -> None:
