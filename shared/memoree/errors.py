@@ -87,7 +87,7 @@ EXIT_STATUS: Mapping[Code, int] = {
 
 class MemoreeError(Exception):
     """A refusal or failure with the code, message and details a caller is shown; `hint` where another one than the
-    code's own is of use."""
+    code's own is of use. A message may name a path whose bytes are not UTF-8: these are told as `\\udcff`."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class MemoreeError(Exception):
         hint: str | None = None,
         retry_after_seconds: float | None = None,
     ) -> None:
-        super().__init__(message)
+        self.message = message.encode(errors="backslashreplace").decode()
+        super().__init__(self.message)
         self.code = code
-        self.message = message
         self.hint = hint if hint is not None else HINTS.get(code)
         self.details = dict(details) if details is not None else None
         self.retry_after_seconds = retry_after_seconds

@@ -147,6 +147,10 @@ def test_mistyped_lines_are_told_on_standard_error(
     ("arguments", "code", "status"),
     [
         (("directory", "/no/such/directory", "--source", "s", *WORKSPACE), "CONFIG_ERROR", 2),
+        (("directory", "/no/such/dir\udcff", "--source", "s", *WORKSPACE), "CONFIG_ERROR", 2),
+        (("conversation", "/no/such/file\udcff", "--source", "s", *WORKSPACE), "CONFIG_ERROR", 2),
+        (("git", "/no/such/repository\udcff", "--source", "s", *WORKSPACE), "CONFIG_ERROR", 2),
+        (("directory", "/", "--source", "s", *WORKSPACE, "--state", "/dev/null/\udcff"), "CONFIG_ERROR", 2),
         (("directory", "/", "--source", "s"), "NO_AMBIENT_CONTEXT", 5),
         (("directory", "/", "--source", " ", *WORKSPACE), "INVALID_REQUEST", 2),
         (("directory", "/", "--source", "s", *WORKSPACE, "--kind", ""), "INVALID_REQUEST", 2),

@@ -76,7 +76,7 @@ class Messages:
         return Checkpoint(
             **self._common(),
             health=health,
-            message=message and _told(message)[: limits.CONNECTOR_MESSAGE_CHARS_MAX],
+            message=message and message[: limits.CONNECTOR_MESSAGE_CHARS_MAX],
             cursor=cursor,
             observed_at=self._now(),
         )
@@ -91,8 +91,3 @@ class Messages:
 
     def _now(self) -> str:
         return clock.wire(clock.stored(self.clock()))
-
-
-def _told(message: str) -> str:
-    """A message may name a local path, whose bytes need not be UTF-8."""
-    return message.encode(errors="backslashreplace").decode()

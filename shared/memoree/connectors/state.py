@@ -212,8 +212,4 @@ def _prepare(db: apsw.Connection) -> None:
 
 
 def _unusable(path: Path, reason: str) -> MemoreeError:
-    return MemoreeError(
-        Code.CONFIG_ERROR,
-        f"the connector's state {path} cannot be used: {reason}",
-        details={"path": str(path)},
-    )
+    return MemoreeError(Code.CONFIG_ERROR, f"the connector's state {path} cannot be used: {reason}")
