@@ -32,7 +32,7 @@ from .kiln import elsewhere
 pytestmark = pytest.mark.stack
 
 QUICK_LEVELS = {
-    "level_seconds": (0.5, 1.0, 2.0),
+    "level_seconds": (2.0, 4.0, 8.0),
     "snapshot_interval_seconds": 1.0,
     "l0_retention_check_seconds": 0.5,
     "settle_after_idle_seconds": 600.0,
@@ -100,9 +100,11 @@ def plant(tmp_path_factory: pytest.TempPathFactory, seaweedfs: S3Settings) -> Pl
     site = Site(tmp_path_factory.mktemp("plant"), seaweedfs, QUICK_LEVELS)
     checker = Checker(site, site.directory)
 
+    def files_of(level: str) -> int:
+        return sum(f"/{level}/" in key for key in checker.keys(checker.head()["prefix"]))
+
     def has_all_levels() -> bool:
-        keys = checker.keys(checker.head()["prefix"])
-        return all(any(f"/{level}/" in key for key in keys) for level in ("0000", "0001", "0009"))
+        return all(map(files_of, ("0000", "0001", "0009")))
 
     async def fill() -> dict[str, bytes]:
         async with site.clients() as clients, job_site(site.settings) as jobs:
@@ -112,6 +114,9 @@ def plant(tmp_path_factory: pytest.TempPathFactory, seaweedfs: S3Settings) -> Pl
                 await clients.write_cited("cited")
                 await clients.write_disputed("disputed")
                 await until(has_all_levels, 30, what="a file of every level")
+                compacted = files_of("0001")
+                await clients.write("last but one")
+                await until(lambda: files_of("0001") > compacted, 30, what="a compaction of all but the last")
                 await clients.write("last")
                 writer.stop()
             await create(jobs.tenancy(site.tenant), jobs.scratch.new_subdirectory("backup"))
