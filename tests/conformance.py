@@ -105,6 +105,8 @@ def tables() -> tuple[Table, ...]:
         read_table(assertions / "retrieval.tsv", "Retrieval, §9", "retrieval"),
         read_table(assertions / "memoryprotocol.tsv", "MemoryProtocol over HTTP, §17", "memoryprotocol"),
         read_table(assertions / "operations.tsv", "Operations", "operations"),
+        read_table(assertions / "isolation.tsv", "Isolation and secrets", "isolation"),
+        read_table(assertions / "tokens.tsv", "Tokens", "tokens"),
         read_table(assertions / "field-faults.tsv", "Faults seen in the field", "fault"),
     )
 

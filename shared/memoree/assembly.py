@@ -21,8 +21,11 @@ from memoree.operations.view import ServiceFacts
 
 if TYPE_CHECKING:
     from memoree.embedded import EmbeddedService
+    from memoree.http.auth import Tokens
     from memoree.ingest.ingestion import Ingestion
     from memoree.jobs.replicated import JobSite
+    from memoree.jobs.tenant_deletion import DeletionSite
+    from memoree.objects import ObjectStore
     from memoree.objects.s3 import S3Settings
     from memoree.queue import CommandQueue, DeadLetterBox
     from memoree.queue.sqs import SqsEndpoint
@@ -96,6 +99,7 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
     """An api process: reads a replica, writes through the queue."""
     import asyncio
 
+    from memoree.erasures import Retention
     from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
     from memoree.reader.environment import ReaderEnvironment
@@ -117,11 +121,29 @@ async def replicated_service(settings: StackSettings, *, authorization: bool) ->
             executor=executor,
             uploads_through_service=settings.uploads_through_service,
             staleness_seconds_max=settings.staleness_seconds_max,
+            retention=Retention.of(settings),
+            deletion=await stack.enter_async_context(_deletion(settings, store)),
             bucket=settings.bucket,
         )
         service = ReplicatedService(environment, queue)
         stack.push_async_callback(service.close)
         yield service
+
+
+@asynccontextmanager
+async def _deletion(settings: StackSettings, store: ObjectStore) -> AsyncIterator[DeletionSite | None]:
+    """What an api needs to delete whole tenants, where it may."""
+    from memoree.jobs.tenant_deletion import Buckets
+    from memoree.objects.s3 import S3Store
+
+    elsewhere = _second_bucket(settings)
+    if not settings.api_deletes_tenants:
+        yield None
+    elif elsewhere is None:
+        yield Buckets(store, None, settings.lease_ttl_seconds)
+    else:
+        async with S3Store(elsewhere) as second:
+            yield Buckets(store, second, settings.lease_ttl_seconds)
 
 
 @asynccontextmanager
@@ -154,9 +176,10 @@ async def writer_site(settings: StackSettings) -> AsyncIterator[WriterSite]:
 
 
 @asynccontextmanager
-async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
+async def ingestion(settings: StackSettings, *, follows_tokens: bool = True) -> AsyncIterator[Ingestion]:
     """The ingest queue of a deployment, and a worker for the tenants that were written to or are in the tokens file.
-    Raises `CONFIG_ERROR` for a deployment that has no such queue."""
+    `follows_tokens`: changes of the latter are seen without being asked for. Raises `CONFIG_ERROR` for a deployment
+    that has no such queue."""
     from memoree.ingest.dead import DeadLetters
     from memoree.ingest.ingestion import Ingestion
     from memoree.ingest.publisher import Publisher, StoredUploads
@@ -170,8 +193,10 @@ async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
 
     if settings.ingest_queue_url is None:
         raise MemoreeError(Code.CONFIG_ERROR, "the deployment has no ingest queue: MEMOREE_INGEST_QUEUE_URL is not set")
-    named = _tenants_of_tokens(settings)
+    tokens = _tokens(settings)
     async with AsyncExitStack() as stack:
+        if tokens is not None:
+            await stack.enter_async_context(tokens.opened(followed=follows_tokens))
         store = await stack.enter_async_context(S3Store(s3_settings(settings)))
         service = await stack.enter_async_context(replicated_service(settings, authorization=True))
         queue, box = _ingest_queue(settings, settings.ingest_queue_url)
@@ -180,7 +205,7 @@ async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
         dead = DeadLetters(box, queue, clock.utc_now)
 
         async def knows(tenant: str) -> bool:
-            if named(tenant):
+            if tokens is not None and tokens.names(tenant):
                 return True
             head = HeadFile(store, layout.tenant_prefix(tenant))
             return await head.read() is not None or await head.is_missing()  # damage is waited for
@@ -191,15 +216,22 @@ async def ingestion(settings: StackSettings) -> AsyncIterator[Ingestion]:
         uploads = Uploads(store, clock.utc_now, through_service=True)
         site = IngestSite(service, service.many_writes.write, tenancy, knows, dead)
         worker = IngestWorker(site, visibility_seconds=settings.ingest_visibility_seconds)
-        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(uploads, knows)), worker)
+        yield Ingestion(queue, dead, Publisher(queue, StoredUploads(uploads, knows)), worker, tokens)
 
 
-def _tenants_of_tokens(settings: StackSettings) -> Callable[[str], bool]:
-    if settings.tokens_file is None:
-        return lambda _tenant: False
+def _tokens(settings: StackSettings) -> Tokens | None:
+    """Raises `CONFIG_ERROR`."""
     from memoree.http.auth import Tokens
+    from memoree.tokens.places import FILE_VARIABLE, SECRET_VARIABLE, TEXT_VARIABLE, Access, chosen_place
 
-    return Tokens(settings.tokens_file).names
+    values = {
+        FILE_VARIABLE: settings.tokens_file,
+        TEXT_VARIABLE: None if settings.tokens is None else settings.tokens.get_secret_value(),
+        SECRET_VARIABLE: settings.tokens_secret,
+    }
+    keys = (settings.region, settings.access_key_id, _secret(settings))
+    place = chosen_place(values, Access(settings.endpoint_url, *keys), Access(settings.secrets_endpoint_url, *keys))
+    return None if place is None else Tokens(place)
 
 
 def _ingest_queue(settings: StackSettings, url: str) -> tuple[CommandQueue, DeadLetterBox]:
@@ -238,6 +270,7 @@ async def job_site(settings: StackSettings) -> AsyncIterator[JobSite]:
 async def _writer_environment(settings: StackSettings) -> AsyncIterator[WriterEnvironment]:
     import asyncio
 
+    from memoree.database.quota import Quota
     from memoree.objects.s3 import S3Store
     from memoree.process_directory import ProcessDirectory
     from memoree.writer.environment import WriterEnvironment, WriterTimings
@@ -262,6 +295,7 @@ async def _writer_environment(settings: StackSettings) -> AsyncIterator[WriterEn
                 visibility=settings.visibility_seconds,
             ),
             tenants_held_max=settings.tenants_held_max,
+            quota_default=Quota(settings.quota_rows, settings.quota_bytes),
         )
 
 

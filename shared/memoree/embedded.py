@@ -23,8 +23,9 @@ from memoree import clock, limits
 from memoree.clock import Clock
 from memoree.command import Command
 from memoree.data_directory import BORN, DATABASE_NAME, LOCK_NAME, OBJECTS_NAME, open_database
-from memoree.database import attempts, compaction, meta
-from memoree.database.connection import open_reader
+from memoree.database import compaction, meta, quota
+from memoree.database.connection import BUSY_TIMEOUT_MS, open_reader
+from memoree.database.quota import Quota
 from memoree.database.schema import check_version
 from memoree.envelope import REQUEST_ID_UNREADABLE, encode
 from memoree.errors import Code, MemoreeError
@@ -49,18 +50,21 @@ from memoree.service import (
     new_command,
     read_reply,
     refusal,
-    undecided_state,
     write_reply,
 )
 from memoree.uploads import Uploads
 from memoree.writer.group_commit import GroupCommitter
 
 if TYPE_CHECKING:
+    import asyncio
+
     from memoree.contents import RevisionContent
     from memoree.database.artifacts import Revision
-    from memoree.erasures import Erasure
+    from memoree.erasures import Erasure, ErasureReceipt
+    from memoree.local_changes import LocalChanges
     from memoree.long_reads import LongReads, Stop
     from memoree.objects.audit import BlobAudit
+    from memoree.tenants import Tenants
 
 LOCAL_TENANT = "local"
 READERS_MAX = 8
@@ -68,6 +72,9 @@ CANARY_KEY = "canary"
 LOCK_WAIT_SECONDS_MAX = 10.0
 LOCK_POLL_SECONDS_MIN = 0.0005
 LOCK_POLL_SECONDS_MAX = 0.01
+GRANTED_SECONDS = 1.0
+SCRUB_BUSY_TIMEOUT_MS = 200
+SCRUB_RETRY_SECONDS = 1.0
 
 Result = TypeVar("Result")
 
@@ -150,7 +157,11 @@ class EmbeddedService:
         self._line_lock = threading.Lock()
         self._readers: list[apsw.Connection] = []
         self._closed = False
+        self._granted: Quota | None = None
+        self._granted_at = float("-inf")
         self._long_reads: LongReads | None = None
+        self._changes: LocalChanges | None = None
+        self._scrubbing: asyncio.Task[None] | None = None
         try:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock_file = os.open(data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -284,19 +295,23 @@ class EmbeddedService:
 
         return AtWork(restores=remove_abandoned(self.data_dir), writes=self._store.remove_abandoned_sync())
 
-    def scrub(self) -> AtWork:
+    def scrub(self, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> AtWork:
         """Finish an erasure: what the database file keeps between its rows goes, and so do its log, the copies that
         were made of it before its schema changed, and what `remove_abandoned` removes; returns as that. Raises
-        `TRANSPORT_ERROR` while a reader holds on to an earlier state; the next time finishes it."""
+        `TRANSPORT_ERROR` while a reader holds on to an earlier state; the next time finishes it. Nobody writes while it
+        waits for one."""
         from memoree.backup.before_migration import remove_copies
 
         at_work = self.remove_abandoned()
         with self._writing, self._exclusive():
             remove_copies(self._path)
+            self._db.set_busy_timeout(busy_timeout_ms)
             try:
                 compaction.compact(self._db)
             except apsw.BusyError as error:
                 raise _busy() from error
+            finally:
+                self._db.set_busy_timeout(BUSY_TIMEOUT_MS)
         return at_work
 
     def replace_database(self, prepared: Callable[[apsw.Connection], apsw.Connection]) -> None:
@@ -430,10 +445,8 @@ class EmbeddedService:
 
     def _operation_status(self, attempt_id: AttemptId) -> OperationStatus:
         with self._view() as view:
-            attempt = attempts.find(view.db, attempt_id)
-            if attempt is None:
-                return OperationStatus(undecided_state(attempt_id, clock.milliseconds(self._clock())))
-            return OperationStatus.of(view.db, attempt)
+            now_ms = clock.milliseconds(self._clock())
+            return OperationStatus.of(view.db, attempt_id, commit_seq=view.meta.commit_seq, now_ms=now_ms)
 
     @property
     def uploads(self) -> Uploads:
@@ -463,26 +476,73 @@ class EmbeddedService:
         except ObjectStoreError as error:
             raise _storage_failure(error) from error
 
-    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
-        """See `memoree.service.Service.record_erasure`. The database's log, which still has it, goes as well, unless a
-        reader holds on to an earlier state."""
+    async def record_erasure(self, tenant: str, erasure: Erasure, *, blobs: int) -> ErasureReceipt:
+        """See `memoree.service.Service.record_erasure`. The files are rewritten when this returns; where somebody reads
+        an earlier state for longer, as soon as that ends."""
         import asyncio
 
-        from memoree.erasures import record
+        from memoree.erasures import directory_receipt, record
 
         try:
             await record(self._store, tenant, erasure)
         except ObjectStoreError as error:
             raise _storage_failure(error) from error
-        await asyncio.to_thread(self._truncate_log)
+        try:
+            at_work = await asyncio.to_thread(self.scrub, SCRUB_BUSY_TIMEOUT_MS)
+        except MemoreeError as error:
+            log.info("what was erased is in the files still: %s", error)
+            self._scrub_later()
+            at_work = None
+        return directory_receipt(
+            self._clock(),
+            blobs=blobs,
+            rewritten=at_work is not None,
+            restores=at_work is not None and at_work.restores > 0,
+            writes=at_work is not None and at_work.writes > 0,
+        )
 
-    def _truncate_log(self) -> None:
-        with self._writing, self._exclusive(), suppress(apsw.BusyError):
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    def _scrub_later(self) -> None:
+        import asyncio
+
+        async def scrub() -> None:
+            while True:
+                await asyncio.sleep(SCRUB_RETRY_SECONDS)
+                with suppress(MemoreeError):
+                    await asyncio.to_thread(self.scrub, SCRUB_BUSY_TIMEOUT_MS)
+                    return
+
+        if self._scrubbing is None or self._scrubbing.done():
+            self._scrubbing = asyncio.create_task(scrub())
+
+    @property
+    def tenants(self) -> Tenants:
+        """See `memoree.service.Service.tenants`."""
+        from memoree.jobs.embedded import EmbeddedTenants
+
+        return EmbeddedTenants(self)
+
+    def granted(self, tenant: str) -> Quota | None:
+        """See `memoree.service.Service.granted`; looked up once a second."""
+        now = time.monotonic()
+        if now - self._granted_at >= GRANTED_SECONDS:
+            with suppress(apsw.Error, MemoreeError), self._view() as view:
+                self._granted, self._granted_at = quota.read(view.db), now
+        return self._granted
 
     async def queue_lag(self, tenant: str) -> bool:
         """The writer is in this process: whoever is answered, is written."""
         return False
+
+    async def newer(self, tenant: str, commit_seq: int, seconds: float) -> bool:
+        """See `memoree.service.Service.newer`."""
+        from memoree.local_changes import LocalChanges
+
+        self._changes = self._changes or LocalChanges(self._newest_commit)
+        return await self._changes.newer(commit_seq, seconds)
+
+    def _newest_commit(self) -> int:
+        with self._view() as view:
+            return view.meta.commit_seq
 
     async def readiness(self) -> list[Check]:
         import asyncio
@@ -508,6 +568,11 @@ class EmbeddedService:
 
         if self._long_reads is not None:
             await self._long_reads.close()
+        if self._changes is not None:
+            await self._changes.close()
+        if self._scrubbing is not None:
+            self._scrubbing.cancel()
+            await asyncio.gather(self._scrubbing, return_exceptions=True)
         await asyncio.to_thread(self.close_sync)
 
 

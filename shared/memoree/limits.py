@@ -135,6 +135,22 @@ BULK_SPOOL_BYTES_MAX = 1024 * MIB
 """Of answers that the client of one bulk request has not read yet, on disk; at this many no more lines are taken."""
 BULK_IDLE_SECONDS_MAX = 60.0
 """A bulk request ends when its client neither sends nor reads for this long."""
+FEED_WAIT_SECONDS_MAX = 20.0
+"""Of one request for changes: gateways give up after 29 s."""
+FEED_WAITS_MAX = 128
+"""Requests that wait for a change in one process, of one tenant half as many: they take places of those in flight."""
+FEED_EVENTS_MAX = 1000
+FEED_EVENTS_DEFAULT = 100
+FEED_PAGE_BYTES_MAX = 2 * MIB
+"""A page ends early here."""
+FEED_LOOK_SECONDS = 2.0
+"""Who waits for a change looks at head himself when nobody did for so long: where the background seldom does."""
+LOCAL_CHANGE_LOOK_SECONDS = 0.05
+"""Between looks at a data directory that others may write to, while somebody waits for a change."""
+COMPRESSED_BYTES_MIN = KIB
+"""Of an answer; smaller ones travel in one packet anyhow."""
+COMPRESSED_IN_THREAD_BYTES_MIN = 32 * KIB
+"""Of one piece; smaller ones take less than a millisecond."""
 UNIX_CONNECTIONS_MAX = 4
 HTTP_REQUESTS_IN_FLIGHT_MAX = 512
 """Of one process; more are answered 503 at once instead of being queued. `capabilities` reports it over HTTP."""
@@ -217,6 +233,8 @@ KEPT_CHANGES_BYTES_MAX = 16 * MIB
 """Change files kept, compressed, until both local copies have them; fetched again beyond."""
 RESTORE_BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 BLOB_CACHE_BYTES_MAX = 32 * MIB
+QUOTA_RATE_MAX = 1_000_000
+"""Requests a second, and requests at once, that a tenant may be granted."""
 
 # --- verification and backup (design §8) ------------------------------------------------------------------------
 COUNTER_MAX = 2**53 - 1
@@ -278,6 +296,10 @@ REMOVAL_FAILURES_TOLD_MAX = 100
 LOCAL_COPY_IDLE_SECONDS_MAX = 3600.0
 """A reader gives up a replica, and a writer the database of a settled tenant, that nobody needed for so long: it would
 keep what was erased since."""
+LOCAL_COPY_LOOK_SECONDS = 15.0
+"""Between two looks at head for a local copy that nobody uses: one that another epoch replaced goes at once."""
+ERASED_FROM_COPIES_SECONDS = 60.0
+"""So long after a deletion no process has a local copy of what was deleted, but for a read that goes on."""
 JOB_CLAIM_TRIES_MAX = 50
 """A writer at work moves head many times a second, and so now and then in the moment when a job claims the tenant."""
 JOB_SNAPSHOT_SECONDS_MAX = 3600.0

@@ -11,7 +11,8 @@ import apsw
 from memoree import clock, limits
 from memoree.clock import Clock
 from memoree.command import Command
-from memoree.database.attempts import Attempt
+from memoree.database import attempts
+from memoree.database.quota import Quota
 from memoree.envelope import Envelope, failure, success
 from memoree.errors import HTTP_STATUS, Code, MemoreeError
 from memoree.ids import AttemptId, attempt_time_ms, new_attempt_id
@@ -20,7 +21,8 @@ from memoree.operations.execute import Success, outcome_of
 
 if TYPE_CHECKING:
     from memoree.contents import RevisionContent
-    from memoree.erasures import Erasure
+    from memoree.erasures import Erasure, ErasureReceipt
+    from memoree.tenants import Tenants
     from memoree.uploads import Uploads
 
 CURSOR_KEY = "keys/cursors"
@@ -59,15 +61,20 @@ class OperationStatus:
     commit_seq: int | None = None
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
+    snapshot_commit_seq: int | None = None
+    """The state that it was read from."""
 
     @classmethod
-    def of(cls, db: apsw.Connection, attempt: Attempt) -> OperationStatus:
-        """The state of a decided attempt, from the database that holds it."""
+    def of(cls, db: apsw.Connection, attempt_id: AttemptId, *, commit_seq: int, now_ms: int) -> OperationStatus:
+        """What the database knows of an attempt, in its state of that commit."""
+        attempt = attempts.find(db, attempt_id)
+        if attempt is None:
+            return cls(undecided_state(attempt_id, now_ms), snapshot_commit_seq=commit_seq)
         try:
             outcome = outcome_of(db, attempt)
         except MemoreeError as refused:
-            return cls(attempt.status, error=refused.to_wire())
-        return cls("applied", commit_seq=outcome.commit_seq, result=outcome.result)
+            return cls(attempt.status, error=refused.to_wire(), snapshot_commit_seq=commit_seq)
+        return cls("applied", outcome.commit_seq, outcome.result, snapshot_commit_seq=commit_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +113,25 @@ class Service(Protocol):
         """The bytes of one revision, to be streamed; as global as `artifact.get`. Raises `NOT_FOUND`, `INTEGRITY_ERROR`
         for bytes in the database that are damaged, `TRANSPORT_ERROR`."""
 
-    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
-        """Write down what was erased, for every restore and import to come (design §8). Raises `TRANSPORT_ERROR`, after
-        which nothing is known; `memoree erase` of the same makes up for it."""
+    async def record_erasure(self, tenant: str, erasure: Erasure, *, blobs: int) -> ErasureReceipt:
+        """Write down what was erased, for every restore and import to come (design §8), and tell where it may still be;
+        `blobs` only it had. Raises `TRANSPORT_ERROR`, after which nothing is known; `memoree erase` of the same makes
+        up for it."""
+
+    @property
+    def tenants(self) -> Tenants:
+        """For who administers the deployment."""
+
+    def granted(self, tenant: str) -> Quota | None:
+        """The tenant's own quota, as far as this process knows it already: waits for nothing. Never raises."""
 
     async def queue_lag(self, tenant: str) -> bool:
         """Whether more than `QUEUE_LAG_COMMANDS` writes of the tenant wait for its writer; not, where nobody can tell.
         Never raises (MemoryProtocol §5)."""
+
+    async def newer(self, tenant: str, commit_seq: int, seconds: float) -> bool:
+        """Whether a read would see a later commit than this one; waits so long for one. Raises `TRANSPORT_ERROR`,
+        `INTEGRITY_ERROR` and `INDEX_NOT_READY`."""
 
     async def cursor_key(self) -> bytes:
         """The key that seals the cursors of lists: one for all processes of a deployment, for good. Raises

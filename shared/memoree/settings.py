@@ -34,10 +34,12 @@ class StackSettings(BaseSettings):
     """The dead-letter queue of an SQS ingest queue; a SQLite one keeps its dead letters itself."""
     queue_endpoint_url: str | None = None
     """For any SQS that is not Amazon's."""
-    tokens_file: Path | None = None
-    """Whose tenants may be ingested for before anything was written to them."""
+    tokens_file: str | None = None
+    """A path, or `s3://bucket/key`. Its tenants may be ingested for before anything was written to them."""
+    tokens: SecretStr | None = None
+    """The tokens file itself, in place of its name."""
     tokens_secret: str | None = None
-    """Of a function: the secret in AWS Secrets Manager whose text is the tokens file."""
+    """The secret in AWS Secrets Manager whose text is the tokens file, in place of its name."""
     secrets_endpoint_url: str | None = None
     """For any Secrets Manager that is not Amazon's."""
     runtime_dir: Path
@@ -72,6 +74,13 @@ class StackSettings(BaseSettings):
     backups_keep_daily: int = Field(default=14, ge=0)
     """Days and weeks that had no backup do not count."""
     backups_keep_weekly: int = Field(default=8, ge=0)
+
+    api_deletes_tenants: bool = False
+    """Whether the api may delete whole tenants, which takes rights on the buckets that it otherwise does without."""
+
+    quota_rows: int | None = Field(default=None, ge=0)
+    """What a tenant may hold that has no quota of its own, as `memoree tenant show` counts it."""
+    quota_bytes: int | None = Field(default=None, ge=0)
 
     point_in_time_seconds: float = Field(default=limits.POINT_IN_TIME_SECONDS, ge=0, allow_inf_nan=False)
     """How far back a tenant can be restored: change files, prefixes and blobs are kept for it. Snapshots must be

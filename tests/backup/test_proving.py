@@ -33,11 +33,18 @@ class Copied:
 @pytest.fixture
 def copied(filled: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copied:
     """A copy that counts as large, and the counters of what it was made from."""
-    monkeypatch.setattr(proving, "APART_BYTES_MIN", 0)
+    monkeypatch.setattr(proving, "APART_BYTES_MIN", 1)
     database = tmp_path / "copy.db"
     with closing(open_reader(filled.database, immutable=False)) as db:
         take(db, database)
         return Copied(database, meta.read(db))
+
+
+async def prove(database: Path, seen: Meta) -> None:
+    """Of a copy that is made already."""
+    copied: asyncio.Future[Meta] = asyncio.get_running_loop().create_future()
+    copied.set_result(seen)
+    await proving.prove(database, proving.APART_BYTES_MIN, copied)
 
 
 def children() -> set[int]:
@@ -47,27 +54,40 @@ def children() -> set[int]:
 
 @pytest.mark.proves("operations-17")
 def test_a_large_copy_is_proved_and_backed_up_as_any_other(copied: Copied, filled: Workshop) -> None:
-    asyncio.run(proving.prove(copied.database, copied.seen))
+    asyncio.run(prove(copied.database, copied.seen))
     assert filled.back_up().commit_seq == copied.seen.commit_seq
 
 
 @pytest.mark.proves("operations-17", "machine-215")
 def test_what_the_process_finds_is_told_as_it_is(copied: Copied) -> None:
     with pytest.raises(MemoreeError, match="the snapshot at") as found:
-        asyncio.run(proving.prove(copied.database, replace(copied.seen, commit_seq=copied.seen.commit_seq + 1)))
+        asyncio.run(prove(copied.database, replace(copied.seen, commit_seq=copied.seen.commit_seq + 1)))
     assert found.value.code is Code.INTEGRITY_ERROR
+
+
+def test_the_process_starts_while_the_copy_is_made(copied: Copied) -> None:
+    async def early() -> None:
+        before = children()
+        made: asyncio.Future[Meta] = asyncio.get_running_loop().create_future()
+        running = asyncio.create_task(proving.prove(copied.database, proving.APART_BYTES_MIN, made))
+        while not children() - before:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        made.set_result(copied.seen)
+        await running
+
+    asyncio.run(early())
 
 
 def test_a_process_that_ends_without_a_verdict_proves_nothing(copied: Copied) -> None:
     with pytest.raises(MemoreeError, match="could not be proved: status 1") as found:
-        asyncio.run(proving.prove(copied.database.parent, copied.seen))  # a directory, and no database
+        asyncio.run(prove(copied.database.parent, copied.seen))  # a directory, and no database
     assert found.value.code is Code.INTERNAL_ERROR
 
 
 def test_a_killed_process_proves_nothing(copied: Copied) -> None:
     async def killed() -> None:
         before = children()
-        running = asyncio.create_task(proving.prove(copied.database, copied.seen))
+        running = asyncio.create_task(prove(copied.database, copied.seen))
         while not (started := children() - before):  # noqa: ASYNC110 - the kernel tells
             await asyncio.sleep(0.01)
         for pid in started:
@@ -81,7 +101,7 @@ def test_a_killed_process_proves_nothing(copied: Copied) -> None:
 def test_nobody_reads_on_for_a_backup_that_was_cancelled(copied: Copied) -> None:
     async def cancelled() -> None:
         before = children()
-        running = asyncio.create_task(proving.prove(copied.database, copied.seen))
+        running = asyncio.create_task(prove(copied.database, copied.seen))
         while not children() - before:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         running.cancel()

@@ -95,8 +95,8 @@ class Proxy:
         relay = asyncio.create_task(_relay_answers(store, answers, current))
         try:
             await self._relay_requests(client, requests, current)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # either side went away: so does the other
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # either side went away, or the proxy is closed: so does the other
         finally:
             relay.cancel()
             await asyncio.gather(relay, return_exceptions=True)

@@ -17,8 +17,9 @@ from starlette.applications import Starlette
 
 from memoree import limits
 from memoree.assembly import embedded_service
+from memoree.database.quota import Quota
 from memoree.embedded import LOCAL_TENANT, EmbeddedService
-from memoree.erasures import Erasure
+from memoree.erasures import Erasure, ErasureReceipt
 from memoree.http.server import HttpServer, address_of, listen
 from memoree.ids import AttemptId, new_attempt_id
 from memoree.service import Check, OperationStatus, Reply, Request, refusal, write_pending
@@ -132,11 +133,17 @@ class Tenants:
     async def operation_status(self, tenant: str, attempt_id: AttemptId) -> OperationStatus:
         return await self._stores[tenant].operation_status(LOCAL_TENANT, attempt_id)
 
-    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
-        await self._stores[tenant].record_erasure(LOCAL_TENANT, erasure)
+    async def record_erasure(self, tenant: str, erasure: Erasure, *, blobs: int) -> ErasureReceipt:
+        return await self._stores[tenant].record_erasure(LOCAL_TENANT, erasure, blobs=blobs)
+
+    def granted(self, tenant: str) -> Quota | None:
+        return self._stores[tenant].granted(LOCAL_TENANT)
 
     async def queue_lag(self, tenant: str) -> bool:
         return await self._stores[tenant].queue_lag(LOCAL_TENANT)
+
+    async def newer(self, tenant: str, commit_seq: int, seconds: float) -> bool:
+        return await self._stores[tenant].newer(LOCAL_TENANT, commit_seq, seconds)
 
     async def cursor_key(self) -> bytes:
         """One for all tenants, as in a deployment: only the cursor itself keeps them apart."""
@@ -165,6 +172,7 @@ class Scripted:
         self.tenants: list[str] = []
         self.keys: list[str] = []
         self.lag = False
+        self.quotas: dict[str, Quota] = {}
         self.answer: Callable[[Request], Reply] = self.pending
 
     def pending(self, request: Request) -> Reply:
@@ -177,8 +185,12 @@ class Scripted:
         self.keys.append(request.envelope.idempotency_key or "")
         return self.answer(request)
 
-    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
+    async def record_erasure(self, tenant: str, erasure: Erasure, *, blobs: int) -> ErasureReceipt:
         self.tenants.append(tenant)
+        return ErasureReceipt({})
+
+    def granted(self, tenant: str) -> Quota | None:
+        return self.quotas.get(tenant)
 
     async def queue_lag(self, tenant: str) -> bool:
         self.tenants.append(tenant)

@@ -141,6 +141,49 @@ def test_no_request_field_chooses_the_tenant(open_tenants: OpenTenants) -> None:
     assert (a.last_commit_seq(), b.last_commit_seq()) == (0, 0)
 
 
+@pytest.mark.proves("tokens-6")
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/v1/call", READ),
+        ("POST", "/v1/call", envelope("verify")),
+        ("POST", "/v1/bulk", READ),
+        ("GET", "/v1/operations/att_01KJR4GZXJDFPSG3SB9V65FA1E", None),
+        ("GET", "/v1/artifacts?workspace_id=w&project_id=p", None),
+        ("GET", "/v1/artifacts/art_1/revisions/rev_1/content", None),
+        ("POST", "/v1/artifacts/uploads", {}),
+        ("POST", "/v1/ingest", {"source": "s", "content": "c"}),
+        ("POST", "/v1/recall", {"query": "q"}),
+        ("POST", "/v1/forget", {"target": {"Id": "01KJR4GZXJDFPSG3SB9V65FA1E"}}),
+        ("GET", "/v1/snapshot/1.0", None),
+        ("GET", "/v1/episode/01KJR4GZXJDFPSG3SB9V65FA1E", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_operator_is_403_wherever_there_is_a_tenants_data(
+    open_tenants: OpenTenants, tokens_file: Path, method: str, path: str, body: Any
+) -> None:
+    write_tokens(tokens_file, {"tok-operator": {"tenant": "*", "scopes": ["admin"]}})
+    refused = open_tenants()("tok-operator").http.request(method, path, content=json.dumps(body))
+    error = refused.json().get("error")
+    assert refused.status_code == 403, refused.text
+    assert (error if isinstance(error, str) else error.get("code").lower()) == "forbidden"
+
+
+@pytest.mark.proves("tokens-7")
+@pytest.mark.parametrize("scopes", [[], ["recall"], ["admin", "recall"], ["ingest", "forget", "inbox"]])
+def test_an_entry_of_all_tenants_may_only_administer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, scopes: list[str]
+) -> None:
+    entries = {"wide": {"tenant": "*", "scopes": scopes}, "good": {"tenant": "*", "scopes": ["admin"]}}
+    tokens = tokens_of(tmp_path / "t", entries, only_tenant="local")
+    assert accepted(tokens, "wide") is None
+    assert (found := accepted(tokens, "good")) is not None and found.operator
+    assert "entry 1 of the tokens file is ignored" in caplog.text
+    assert not tokens.names("A")
+    assert not tokens.names("*")
+
+
 @pytest.mark.parametrize("tenant", ["", "x" * 129, "bad scope", "bad%scope", "a:b", "..", "á", None, 7])
 def test_a_token_whose_tenant_has_no_valid_name_is_unknown_and_the_others_work(tmp_path: Path, tenant: Any) -> None:
     entries = {"bad": {"tenant": tenant, "scopes": ["recall"]}, "good": {"tenant": "x" * 128, "scopes": ["recall"]}}
@@ -229,6 +272,8 @@ def test_an_empty_path_or_a_directory_is_never_no_authentication(tmp_path: Path)
         HttpSettings(tokens_file=Path())
     with pytest.raises(MemoreeError, match="empty"):
         HttpSettings.from_environment({"MEMOREE_TOKENS_FILE": " "})
+    with pytest.raises(MemoreeError, match="empty"):
+        HttpSettings.from_environment({"MEMOREE_TOKENS": ""})
     with pytest.raises(MemoreeError, match="needs one"):
         HttpSettings.from_environment({}, tokens_required=True)
     assert not Tokens(tmp_path).check().ok

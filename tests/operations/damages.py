@@ -33,6 +33,8 @@ DAMAGES: dict[DatabaseKind, dict[str, str]] = {
         "a cover since a day that is none": "UPDATE meta SET covered_at = '2026-02-30T08:00:00.000000000Z'",
         "a cover since the far future": "UPDATE meta SET covered_at = '9999-01-01T00:00:00.000000000Z'",
         "a cover since a day": "UPDATE meta SET covered_at = '2026-02-03'",
+        "a row too many that is held": "UPDATE meta SET held_rows = held_rows + 1",
+        "bytes that are held and not counted": "UPDATE meta SET held_bytes = held_bytes - 1",
     },
     "index": {
         "an index row without its revision": "INSERT INTO claim_fts (rowid, statement) VALUES (9001, 'x')",

@@ -213,6 +213,27 @@ def test_waiting_for_a_state_ends_with_it_or_with_the_deadline(recorder: Recorde
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("apart_seconds", "looks"), [(0.15, range(2, 4)), (0.0, range(6, 200))])
+def test_looks_for_many_things_are_apart_whoever_makes_them(
+    store: MemoryStore, recorder: Recorder, make: OpenEnvironment, apart_seconds: float, looks: range
+) -> None:
+    async def run() -> None:
+        replicas = Replicas(make())
+        async with replicas.ready(TENANT, strong=False) as replica:
+            store.requests.clear()
+            waiting = (
+                replicas.until(
+                    replica, lambda: replica.generation.meta.commit_seq >= 2, 0.4, apart_seconds=apart_seconds
+                )
+                for _ in range(3)
+            )
+            assert await asyncio.gather(*waiting) == [False] * 3
+            assert store.requests.count(f"GET tenants/{TENANT}/head.json") in looks
+        await replicas.close()
+
+    asyncio.run(run())
+
+
 def test_passing_troubles_are_waited_out_and_damage_is_told(
     store: MemoryStore, recorder: Recorder, make: OpenEnvironment
 ) -> None:

@@ -143,6 +143,9 @@ class QueueClient:
     async def stats(self) -> QueueStats:
         return QueueStats(0, 0, 0, None)
 
+    async def scrub(self) -> None:
+        return None
+
     async def close(self) -> None:
         return None
 

@@ -45,6 +45,7 @@ class ScriptedQueue:
         self.given_back: list[tuple[list[str], float]] = []
         self.waiting: deque[list[Message]] = deque()
         self.faults: set[str] = set()
+        self.scrubs = 0
         self.receives: list[Collection[str]] = []
 
     def _check(self, name: str) -> None:
@@ -86,6 +87,10 @@ class ScriptedQueue:
     async def stats(self) -> QueueStats:
         raise NotImplementedError
 
+    async def scrub(self) -> None:
+        self.scrubs += 1
+        self._check("scrub")
+
     async def close(self) -> None: ...
 
 
@@ -102,6 +107,8 @@ class ScriptedReign:
     decided: set[AttemptId] = field(default_factory=set)
     abandoned: bool = False
     settle_fault: BaseException | None = None
+    is_rewritten: bool = True
+    overtaken: bool = False
 
     @property
     def head(self) -> Any:
@@ -118,6 +125,12 @@ class ScriptedReign:
 
     def has_decided(self, attempt_id: AttemptId) -> bool:
         return attempt_id in self.decided
+
+    async def is_compact(self) -> bool:
+        return self.is_rewritten
+
+    async def is_overtaken(self) -> bool:
+        return self.overtaken
 
     async def settle(self) -> None:
         if self.settle_fault is not None:

@@ -16,6 +16,11 @@ from memoree.errors import Code, MemoreeError
 _OK = "ok"
 
 
+def size_of(db: apsw.Connection) -> int:
+    """Bytes of the database before it is compacted."""
+    return int(scalar(db, "PRAGMA page_count") * scalar(db, "PRAGMA page_size"))
+
+
 def take(db: apsw.Connection, path: Path) -> None:
     """Write what the snapshot `db` shows to the new file `path`, compacted and durable, in the memory of a page cache.
     Raises `apsw.Error`, `OSError`.
@@ -34,8 +39,12 @@ def prove(path: Path, snapshot: Meta) -> None:
         with closing(open_copy(path)) as db:
             if (found := meta.read(db)) != snapshot:
                 raise unsound(f"the copy is at {found}, the snapshot at {snapshot}")
-            if (added := integrity.recompute(db)) != snapshot.integrity:
-                raise unsound(f"its tables add up to {added.hex()}, it says {snapshot.integrity.hex()}")
+            added = integrity.recount(db)
+            if (total := added.to_bytes()) != snapshot.integrity:
+                raise unsound(f"its tables add up to {total.hex()}, it says {snapshot.integrity.hex()}")
+            held, told = (added.held_rows, added.held_bytes), (snapshot.held_rows, snapshot.held_bytes)
+            if held != told:
+                raise unsound(f"its tables hold {held} rows and bytes, it says {told}")
             if (finding := scalar(db, "PRAGMA quick_check(1)")) != _OK:
                 raise unsound(str(finding))
     except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError) as error:

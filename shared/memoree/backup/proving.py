@@ -27,11 +27,11 @@ APART_BYTES_MIN = 16 * 1024 * 1024
 WORDS_SHOWN = 500
 
 
-async def prove(database: Path, snapshot: Meta) -> None:
-    """As `checkpoint.prove`, and raises `INTERNAL_ERROR` for a process that ended without a verdict. Cancelled, it
-    leaves nobody who reads the file."""
-    if await asyncio.to_thread(_bytes, database) < APART_BYTES_MIN:
-        proving = asyncio.create_task(asyncio.to_thread(checkpoint.prove, database, snapshot))
+async def prove(database: Path, size: int, copied: asyncio.Future[Meta]) -> None:
+    """As `checkpoint.prove`, once it is copied, of about `size` bytes; and raises `INTERNAL_ERROR` for a process that
+    ended without a verdict. The process starts while the copy is made. Cancelled, nobody reads the file any more."""
+    if size < APART_BYTES_MIN:
+        proving = asyncio.create_task(asyncio.to_thread(checkpoint.prove, database, await copied))
         try:
             await asyncio.shield(proving)
         finally:
@@ -45,7 +45,7 @@ async def prove(database: Path, snapshot: Meta) -> None:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        verdict, words = await process.communicate(_told(snapshot))
+        verdict, words = await process.communicate(_told(await copied))
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -58,10 +58,6 @@ async def prove(database: Path, snapshot: Meta) -> None:
         raise MemoreeError(
             Code.INTERNAL_ERROR, f"the copy could not be proved: status {process.returncode}: {last_words}"
         )
-
-
-def _bytes(database: Path) -> int:
-    return database.stat().st_size
 
 
 def _told(snapshot: Meta) -> bytes:

@@ -41,6 +41,7 @@ COMMANDS = {
     "gc": "memoree.cli.gc:gc",
     "erase": "memoree.cli.erase:erase",
     "tenant": "memoree.cli.tenant:tenant",
+    "token": "memoree.cli.token:token",
     "export": "memoree.cli.transfer:export_",
     "import": "memoree.cli.transfer:import_",
     "serve": "memoree.cli.server:serve",

@@ -38,8 +38,18 @@ _stack_dir_option = _data_dir_option(
     metavar="[PATH]",
     help="Framed transport on a Unix socket instead.  [env: MEMOREE_SOCKET; default path: run/memoree.sock]",
 )
-@click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="Tokens file; without one, no login.")
-def serve(data_dir: Path | None, host: str, port: int, socket: str | None, tokens: Path | None) -> int:
+@click.option("--tokens", metavar="FILE", help="Tokens file, or s3://BUCKET/KEY; without one, no login.")
+@click.option("--cors-origins", metavar="ORIGINS", help="Whose pages may ask, with a token: one, some or *.  [default: *]")
+@click.option("--metrics-disabled", is_flag=True, help="Measure nothing for others.")
+def serve(
+    data_dir: Path | None,
+    host: str,
+    port: int,
+    socket: str | None,
+    tokens: str | None,
+    cors_origins: str | None,
+    metrics_disabled: bool,
+) -> int:
     """Serve the store in the data directory over HTTP, or over a Unix socket.
 
     The socket is private to this user. Runs until it is interrupted. Logs go to standard error, and once it is ready, a
@@ -54,7 +64,14 @@ def serve(data_dir: Path | None, host: str, port: int, socket: str | None, token
     store = data_dir or paths.data_dir
     if socket is not None:
         return serve_socket(store, Path(socket) if socket else paths.socket)
-    return serve_http(store, host=host, port=port, tokens_file=tokens)
+    return serve_http(
+        store,
+        host=host,
+        port=port,
+        tokens_file=tokens,
+        cors_origins=cors_origins,
+        metrics_disabled=metrics_disabled,
+    )
 
 
 @click.command(cls=Command)
@@ -63,7 +80,7 @@ def serve(data_dir: Path | None, host: str, port: int, socket: str | None, token
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: any free one.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0: any free one.")
 @click.option("--detach", is_flag=True, help="Return as soon as it is ready.")
-@click.option("--tokens", type=click.Path(path_type=Path), metavar="FILE", help="[default: one that is generated]")
+@click.option("--tokens", metavar="FILE", help="Tokens file, or s3://BUCKET/KEY.  [default: one that is generated]")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Requests per second and tenant.")
 @click.option("--burst", type=click.IntRange(1), metavar="N", help="Requests a tenant may send at once.")
 @click.option("--settings", type=click.Path(path_type=Path), metavar="FILE", help="Further settings, NAME=VALUE lines.")
@@ -73,7 +90,7 @@ def up(
     port: int,
     metrics_port: int,
     detach: bool,
-    tokens: Path | None,
+    tokens: str | None,
     rate: float | None,
     burst: int | None,
     settings: Path | None,

@@ -20,6 +20,7 @@ from memoree.http.settings import HttpSettings
 from memoree.http.socket import FramedServer
 from memoree.limits import HTTP_REQUESTS_IN_FLIGHT_MAX, UNIX_CONNECTIONS_MAX
 from memoree.paths import prepare_data_dir
+from memoree.tokens.places import FILE_VARIABLE
 
 SETTINGS_PREFIX = "MEMOREE_"
 PROCESS_SETTINGS = frozenset(
@@ -29,22 +30,33 @@ PROCESS_SETTINGS = frozenset(
         "MEMOREE_CORS_ORIGINS",
         "MEMOREE_GRAPH_MODE",
         "MEMOREE_LOG_LEVEL",
+        "MEMOREE_METRICS",
         "MEMOREE_METRICS_ON_MAIN_PORT",
         "MEMOREE_RATE_BURST",
         "MEMOREE_RATE_PER_SECOND",
-        "MEMOREE_TOKENS_FILE",
     }
 )
 """What the processes of a stack read beside `StackSettings`."""
 
 
-def serve_http(data_dir: Path, *, host: str, port: int, tokens_file: Path | None) -> int:
+def serve_http(
+    data_dir: Path,
+    *,
+    host: str,
+    port: int,
+    tokens_file: str | None,
+    cors_origins: str | None = None,
+    metrics_disabled: bool = False,
+) -> int:
     """Until SIGTERM or SIGINT. Raises `CONFIG_ERROR`, among others for another address than loopback without tokens;
     the store is opened after that is settled."""
     log_to_stderr()
-    settings = HttpSettings.from_environment(os.environ, only_tenant=LOCAL_TENANT)
-    if tokens_file is not None:
-        settings = replace(settings, tokens_file=tokens_file)
+    environment = os.environ if tokens_file is None else {**os.environ, FILE_VARIABLE: tokens_file}
+    if cors_origins is not None:
+        environment = {**environment, "MEMOREE_CORS_ORIGINS": cors_origins}
+    if metrics_disabled:
+        environment = {**environment, "MEMOREE_METRICS": "false"}
+    settings = HttpSettings.from_environment(environment, only_tenant=LOCAL_TENANT)
     with listen(host, port) as listener:
         refuse_open_door(listener, settings)
         authorization = settings.tokens_file is not None

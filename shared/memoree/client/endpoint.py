@@ -81,13 +81,14 @@ def _read_token(path: Path) -> str:
 
 
 def _only_token(path: Path, document: str) -> str:
-    """The one key of a tokens file (see `memoree.http.auth`)."""
+    """The one token of a tokens file (see `memoree.tokens.document`); of others it may hold the digests."""
     import orjson
 
     try:
-        tokens = list(orjson.loads(document))
+        keys = list(orjson.loads(document))
     except orjson.JSONDecodeError:  # its message could quote a token
         raise MemoreeError(Code.CONFIG_ERROR, f"the token file {path} is not valid JSON") from None
+    tokens = [key for key in keys if not key.startswith(DIGEST_PREFIX)] or keys
     if len(tokens) != 1:
         raise MemoreeError(
             Code.CONFIG_ERROR,

@@ -221,7 +221,7 @@ def forgotten_entry(artifact_id: str, reason: str) -> Entry:
 
 
 def revision_entry(artifact: Artifact, revision: Revision) -> Entry:
-    """Everything about a revision that never changes."""
+    """Everything about a revision that never changes. Erased, it holds nothing."""
     owner = artifact.owner
     content = (
         artifact.kind,
@@ -241,7 +241,8 @@ def revision_entry(artifact: Artifact, revision: Revision) -> Entry:
         revision.row_id,
     )
     digest = blake3(orjson.dumps(content)).digest()
-    return Entry("artifact_revisions", artifact.artifact_id, revision.revision_id, digest)
+    held = (1, revision.size_bytes) if artifact.erasure_row is None else (0, 0)
+    return Entry("artifact_revisions", artifact.artifact_id, revision.revision_id, digest, *held)
 
 
 def _artifact(row: tuple[object, ...]) -> Artifact:

@@ -292,7 +292,7 @@ def retraction_entry(claim_id: str, reason: str) -> Entry:
 
 
 def revision_entry(claim: Claim, revision: Revision, cited: Sequence[Evidence]) -> Entry:
-    """Everything about a revision that never changes."""
+    """Everything about a revision that never changes. Erased, it holds nothing."""
     owner = claim.owner
     content = (
         claim.claim_type,
@@ -312,7 +312,7 @@ def revision_entry(claim: Claim, revision: Revision, cited: Sequence[Evidence]) 
         [(item.artifact_id, item.revision_id, item.start_byte, item.end_byte) for item in cited],
     )
     digest = blake3(orjson.dumps(content)).digest()
-    return Entry("claim_revisions", claim.claim_id, revision.revision_id, digest)
+    return Entry("claim_revisions", claim.claim_id, revision.revision_id, digest, int(claim.erasure_row is None))
 
 
 def _claim(row: tuple[object, ...]) -> Claim:

@@ -9,12 +9,15 @@ ERASED = "erased"
 
 
 class Entry(NamedTuple):
-    """One counted fact: a row of a table, or a change of it. `content` is a digest of what it holds, or its text."""
+    """One counted fact: a row of a table, or a change of it. `content` is a digest of what it holds, or its text;
+    `held_rows` and `held_bytes` are what it takes of the tenant's quota."""
 
     table: str
     key: str
     revision: str
     content: bytes
+    held_rows: int = 0
+    held_bytes: int = 0
 
 
 def erased_entry(table: str, entity_id: str, erasure_row: int) -> Entry:

@@ -6,8 +6,9 @@ from that commit until before `sys_to`. Replaced and forgotten versions stay; er
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import apsw
 import orjson
@@ -30,6 +31,40 @@ _VISIBLE = f"""
 """  # noqa: S608
 _EVERY_OF_ARTIFACT = f"SELECT {_COLUMNS} FROM episodes p WHERE p.artifact_row = ? ORDER BY p.row_id"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM episodes p ORDER BY p.row_id"  # noqa: S608
+_CURRENT_ONES = f"SELECT {_COLUMNS} FROM episodes p WHERE p.sys_to IS NULL"  # noqa: S608
+_BY_SOURCE = f"""
+    {_CURRENT_ONES} AND p.source >= :prefix AND (:after IS NULL OR p.source < :after)
+    ORDER BY p.row_id LIMIT :most
+"""
+_BY_METADATA = f"""
+    {_CURRENT_ONES} AND EXISTS (
+        SELECT 1 FROM json_each(p.metadata) AS m WHERE m.key = :key AND m.type = 'text' AND m.value = :value)
+    ORDER BY p.row_id LIMIT :most
+"""
+_BEFORE = f"""
+    {_CURRENT_ONES} AND p.row_id <= (SELECT max(commit_seq) FROM events WHERE hlc < :reading)
+    ORDER BY p.row_id LIMIT :most
+"""
+_CHUNKS_AT = f"""
+    SELECT p.row_id, c.ordinal, c.start_byte, c.text, substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte),
+        r.revision_id, p.episode_id, p.source, v.hlc
+    FROM episodes AS p
+    CROSS JOIN artifact_chunks AS c ON c.revision_row = p.row_id
+    CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
+    CROSS JOIN events AS v ON v.commit_seq = p.row_id
+    WHERE {VISIBLE_EPISODE} AND p.row_id >= :row AND (p.row_id > :row OR c.ordinal > :ordinal)
+        AND c.end_byte > c.start_byte
+    ORDER BY p.row_id, c.ordinal
+"""  # noqa: S608
+_CONTENTS_AT = f"""
+    SELECT p.episode_id, p.row_id, p.source, p.t_ref, p.metadata, v.hlc, r.body, r.size_bytes
+    FROM episodes AS p
+    CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
+    CROSS JOIN events AS v ON v.commit_seq = p.row_id
+    WHERE {VISIBLE_EPISODE} AND p.episode_id > :episode_id
+    ORDER BY p.episode_id
+"""  # noqa: S608
+_KEPT_TEXTS = "SELECT text FROM artifact_chunks WHERE revision_row = ? ORDER BY ordinal"
 _INSERT = """
     INSERT INTO episodes (episode_id, source, t_ref, metadata, artifact_row, row_id, sys_to)
     VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -38,6 +73,9 @@ _CLOSE = "UPDATE episodes SET sys_to = ?2 WHERE row_id = ?1"
 _REMOVE = "DELETE FROM episodes WHERE row_id = ?"
 _EVENT_UP_TO = "SELECT commit_seq, hlc FROM events WHERE commit_seq <= ? ORDER BY commit_seq DESC LIMIT 1"
 _NEWEST_EVENT = "SELECT max(commit_seq) FROM events"
+_TOLD_OF_TARGET = """
+    SELECT commit_seq FROM events WHERE operation = ? AND json(payload -> 'target') = json(?) ORDER BY commit_seq
+"""
 _CLOCK_OF = "SELECT hlc FROM events WHERE commit_seq = ?"
 
 _PREVIEW_COLUMNS = "row_id, target, matched, created_at, used_by"
@@ -89,6 +127,46 @@ def visible(db: apsw.Connection, episode_id: str, *, seen: int) -> Episode | Non
     """The version that was the truth at the commit `seen`."""
     row = one(db, _VISIBLE, {"episode_id": episode_id, "seen": seen})
     return Episode(*row) if row else None
+
+
+def current_by_source(db: apsw.Connection, prefix: str, after: str | None, *, most: int) -> list[Episode]:
+    """The first that are the truth now and whose sources begin with `prefix`, which `after` is the end of."""
+    return _found(db, _BY_SOURCE, prefix=prefix, after=after, most=most)
+
+
+def current_by_metadata(db: apsw.Connection, key: str, value: str, *, most: int) -> list[Episode]:
+    """As `current_by_source`, those whose metadata have that text there."""
+    return _found(db, _BY_METADATA, key=key, value=value, most=most)
+
+
+def current_before(db: apsw.Connection, reading: int, *, most: int) -> list[Episode]:
+    """As `current_by_source`, those made before a reading of the hybrid clock."""
+    return _found(db, _BEFORE, reading=reading, most=most)
+
+
+def _found(db: apsw.Connection, statement: str, **bindings: Any) -> list[Episode]:
+    return [Episode(*row) for row in _rows(db, statement, bindings)]
+
+
+def _rows(db: apsw.Connection, statement: str, bindings: tuple[Any, ...] | dict[str, Any]) -> Iterable[tuple[Any, ...]]:
+    return db.execute(statement, bindings)
+
+
+def chunks_at(db: apsw.Connection, *, seen: int, row: int, ordinal: int) -> Iterable[tuple[Any, ...]]:
+    """The chunks after a place of the versions that were the truth at the commit `seen`, in the order of commits: row,
+    ordinal, first byte, text as the index keeps it, bytes of an inline body, revision, episode, source, clock."""
+    return _rows(db, _CHUNKS_AT, {"seen": seen, "row": row, "ordinal": ordinal})
+
+
+def contents_at(db: apsw.Connection, *, seen: int, episode_id: str) -> Iterable[tuple[Any, ...]]:
+    """The versions after an id that were the truth at the commit `seen`, in the order of ids: id, row, source, `t_ref`,
+    metadata, clock, inline body, size."""
+    return _rows(db, _CONTENTS_AT, {"seen": seen, "episode_id": episode_id})
+
+
+def kept_text(db: apsw.Connection, row: int) -> bytes:
+    """What the index keeps of a version's text: all of it where that is a blob."""
+    return b"".join((text or "").encode() for (text,) in _rows(db, _KEPT_TEXTS, (row,)))
 
 
 def insert(db: apsw.Connection, episode: Episode) -> None:
@@ -148,6 +226,11 @@ def use_preview(db: apsw.Connection, preview: Preview, commit_seq: int) -> Previ
 def previews_of(db: apsw.Connection, target: str) -> list[Preview]:
     """Every preview of a target."""
     return [Preview(*row) for row in db.execute(_SAME_PREVIEWS, (target,))]
+
+
+def commits_told_of(db: apsw.Connection, operation: str, target: str) -> list[int]:
+    """The commits of an operation whose events name a target."""
+    return [int(commit) for (commit,) in _rows(db, _TOLD_OF_TARGET, (operation, target))]
 
 
 def empty_preview(db: apsw.Connection, preview: Preview) -> Preview:

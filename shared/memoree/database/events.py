@@ -21,6 +21,11 @@ _AT = """
     SELECT commit_seq, event_id, hlc, operation, entity_type, entity_id, revision_id, actor, payload, created_at
     FROM events WHERE commit_seq = ?
 """
+_AFTER = """
+    SELECT commit_seq, event_id, hlc, operation, entity_type, entity_id, revision_id, actor, payload, created_at
+    FROM events WHERE commit_seq > ? ORDER BY commit_seq
+"""
+_ID_AT = "SELECT event_id FROM events WHERE commit_seq = ?"
 _UPDATE = "UPDATE events SET entity_id = ?2, revision_id = ?3, actor = ?4, payload = ?5 WHERE commit_seq = ?1"
 
 
@@ -29,6 +34,10 @@ RESTORED = "store.restored"
 
 _FIRST = "SELECT event_id FROM events ORDER BY commit_seq LIMIT 1"
 _LAST_RESTORE = f"SELECT max(created_at) FROM events WHERE operation = '{RESTORED}'"  # noqa: S608 - a constant
+_REWOUND_TO = f"""
+    SELECT coalesce(min(payload ->> 'to') FILTER (WHERE commit_seq > :after), min(payload ->> 'to'), 0)
+    FROM events WHERE operation = '{RESTORED}' AND payload ->> 'to' < :after
+"""  # noqa: S608
 
 
 def birth(db: apsw.Connection) -> str:
@@ -75,6 +84,23 @@ def at(db: apsw.Connection, commit_seq: int) -> Event:
     row = one(db, _AT, (commit_seq,))
     assert row is not None, "every commit number but those of a restore has its event"
     return Event(*row)
+
+
+def after(db: apsw.Connection, commit_seq: int) -> Iterator[Event]:
+    """What was committed after a commit number, in its order."""
+    return (Event(*row) for row in db.execute(_AFTER, (commit_seq,)))
+
+
+def id_at(db: apsw.Connection, commit_seq: int) -> str | None:
+    """Whose event a commit number is; `None` for one that a restore took back, or that is still to come."""
+    found: str | None = scalar(db, _ID_AT, (commit_seq,))
+    return found
+
+
+def rewound_to(db: apsw.Connection, commit_seq: int) -> int:
+    """The last commit that this store has in common with one that had come to a number which this store does not have,
+    or has of something else; 0 where no restore tells. Looks through the whole log."""
+    return int(scalar(db, _REWOUND_TO, {"after": commit_seq}))
 
 
 def replace_content(db: apsw.Connection, event: Event) -> None:

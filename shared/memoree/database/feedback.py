@@ -165,7 +165,7 @@ def entry(feedback: Feedback) -> Entry:
         feedback.created_at,
         feedback.row_id,
     )
-    return Entry("feedback", feedback.feedback_id, "", blake3(orjson.dumps(content)).digest())
+    return Entry("feedback", feedback.feedback_id, "", blake3(orjson.dumps(content)).digest(), held_rows=1)
 
 
 def key_entry(key: bytes) -> Entry:

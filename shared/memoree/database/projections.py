@@ -166,7 +166,7 @@ def entry(projection: Projection) -> Entry:
         projection.row_id,
     )
     digest = blake3(orjson.dumps(content)).digest()
-    return Entry("projections", projection.projection_id, projection.revision_id, digest)
+    return Entry("projections", projection.projection_id, projection.revision_id, digest, held_rows=1)
 
 
 _PAYLOAD = slice(5, 5 + len(fields(Payload)))

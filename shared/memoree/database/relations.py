@@ -137,4 +137,4 @@ def entries(db: apsw.Connection) -> Iterator[Entry]:
 
 
 def entry(relation: Relation) -> Entry:
-    return Entry("relations", relation.relation_id, "", blake3(orjson.dumps([*relation])).digest())
+    return Entry("relations", relation.relation_id, "", blake3(orjson.dumps([*relation])).digest(), held_rows=1)

@@ -232,7 +232,7 @@ def entry(source: Source) -> Entry:
         source.commit_seq,
         source.row_id,
     )
-    return Entry("sources", source.source_id, "", blake3(orjson.dumps(content)).digest())
+    return Entry("sources", source.source_id, "", blake3(orjson.dumps(content)).digest(), held_rows=1)
 
 
 def item_entry(source: Source, item: Item) -> Entry:
@@ -249,7 +249,8 @@ def item_entry(source: Source, item: Item) -> Entry:
         item.commit_seq,
         item.row_id,
     )
-    return Entry("source_items", source.source_id, item.external_id, blake3(orjson.dumps(content)).digest())
+    digest = blake3(orjson.dumps(content)).digest()
+    return Entry("source_items", source.source_id, item.external_id, digest, held_rows=1)
 
 
 def _source(row: tuple[Any, ...]) -> Source:

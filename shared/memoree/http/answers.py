@@ -15,6 +15,7 @@ from starlette.types import Scope, Send
 from memoree import limits
 from memoree.envelope import REQUEST_ID_UNREADABLE
 from memoree.errors import HTTP_STATUS, Code, MemoreeError
+from memoree.http.negotiation import weights
 from memoree.service import Reply, refusal
 
 HeaderList = tuple[tuple[bytes, bytes], ...]
@@ -24,8 +25,10 @@ PROBLEM = b"application/problem+json"
 CALL_PATH = "/v1/call"
 OPERATIONS_PATH = "/v1/operations"
 BULK_PATH = "/v1/bulk"
+EVENTS_PATH = "/v1/events"
 LIST_PATHS = ("/v1/artifacts", "/v1/claims", "/v1/relations")
-ENVELOPE_PREFIXES = (OPERATIONS_PATH, BULK_PATH, *LIST_PATHS)
+ADMIN_PATH = "/v1/admin"
+ENVELOPE_PREFIXES = (OPERATIONS_PATH, BULK_PATH, *LIST_PATHS, EVENTS_PATH, ADMIN_PATH)
 """Routes beside `/v1/call` that refuse with an envelope."""
 PROBLEM_TYPE_PREFIX = "urn:memoree:error:"
 RETRY_STATUSES = frozenset({202, 429, 503})
@@ -103,7 +106,9 @@ def envelope_answer(scope: Scope, reply: Reply, headers: HeaderList = ()) -> Ans
     """The reply as HTTP. A body over the frame limit becomes `CONTENT_TOO_LARGE` (machine protocol §1.4)."""
     document, content_type = reply.envelope, JSON
     if "error" in document and wants_problem(scope):
-        document, content_type = _as_problem(reply), PROBLEM
+        error = document["error"]
+        document = problem(reply.status, error["code"], error["message"], document)
+        content_type = PROBLEM
     body = orjson.dumps(document)
     if len(body) > limits.FRAME_BYTES_MAX:
         message = f"the response has {len(body)} bytes; the limit is {limits.FRAME_BYTES_MAX}"
@@ -124,7 +129,15 @@ def refusal_answer(scope: Scope, refused: HttpRefusal) -> Answer:
     if refused.status in RETRY_STATUSES:
         headers += (retry_after(refused.error.retry_after_seconds or RETRY_AFTER_SECONDS_DEFAULT),)
     document = {"error": refused.error.code.value.lower(), "message": refused.error.message}
-    return json_answer(document, refused.status, headers=headers)
+    return plain_refusal(scope, refused.status, document, headers)
+
+
+def plain_refusal(scope: Scope, status: int, document: Mapping[str, Any], headers: HeaderList = ()) -> Answer:
+    """`{"error", "message", …}`, as problem details where these are wanted."""
+    if not wants_problem(scope):
+        return json_answer(document, status, headers=headers)
+    told = problem(status, document["error"], document["message"], document)
+    return Answer(status, orjson.dumps(told), headers, PROBLEM)
 
 
 def speaks_envelopes(scope: Scope) -> bool:
@@ -133,8 +146,9 @@ def speaks_envelopes(scope: Scope) -> bool:
 
 
 def wants_problem(scope: Scope) -> bool:
-    accept = header(scope, b"accept")
-    return accept is not None and PROBLEM in accept.lower()
+    """Whether `Accept` names problem details, and no plain JSON that it would rather have."""
+    wanted = weights(header_values(scope, b"accept"))
+    return wanted.get(PROBLEM, 0.0) > 0.0 and wanted[PROBLEM] >= wanted.get(JSON, 0.0)
 
 
 def retry_after(seconds: float) -> tuple[bytes, bytes]:
@@ -142,13 +156,12 @@ def retry_after(seconds: float) -> tuple[bytes, bytes]:
     return b"retry-after", b"%d" % max(1, math.ceil(seconds))
 
 
-def _as_problem(reply: Reply) -> dict[str, Any]:
-    """Problem details that still are the envelope: RFC 9457 allows members of one's own."""
-    error = reply.envelope["error"]
+def problem(status: int, code: str, detail: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Problem details that still are what the route refuses with: RFC 9457 allows members of one's own."""
     return {
-        "type": PROBLEM_TYPE_PREFIX + error["code"],
-        "title": HTTPStatus(reply.status).phrase,
-        "status": reply.status,
-        "detail": error["message"],
-        **reply.envelope,
+        "type": PROBLEM_TYPE_PREFIX + code,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        **own,
     }

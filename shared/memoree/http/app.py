@@ -17,27 +17,32 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memoree import limits
 from memoree.browsing.lists import LISTINGS
 from memoree.errors import Code, MemoreeError
-from memoree.http.answers import BULK_PATH, CALL_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
+from memoree.http.admin.tokens import TOKENS_PATH, CreateTokenEndpoint, ListTokensEndpoint, RevokeTokenEndpoint
+from memoree.http.answers import BULK_PATH, CALL_PATH, EVENTS_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
 from memoree.http.attempts import OperationEndpoint
 from memoree.http.body import BodyReader, send_answer
 from memoree.http.browse import ListEndpoint
 from memoree.http.bulk import BulkEndpoint
 from memoree.http.calls import CallEndpoint, Calls
+from memoree.http.compression import Compression
 from memoree.http.content import CONTENT_PATH, ContentEndpoint
 from memoree.http.described import Descriptions
+from memoree.http.events import EventsEndpoint
 from memoree.http.gate import Gate
 from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
 from memoree.http.memoryprotocol.door import BODY_BYTES_MAX, Door
 from memoree.http.memoryprotocol.episode import EpisodeEndpoint
 from memoree.http.memoryprotocol.forget import ForgetEndpoint
 from memoree.http.memoryprotocol.ingest import IngestEndpoint
+from memoree.http.memoryprotocol.measured import VerbMetrics
 from memoree.http.memoryprotocol.recall import RecallEndpoint
 from memoree.http.memoryprotocol.refusals import PATHS as MEMORYPROTOCOL_PATHS
 from memoree.http.memoryprotocol.refusals import Refusal
 from memoree.http.memoryprotocol.snapshot import SnapshotEndpoint
-from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint
+from memoree.http.metrics import CheckCollector, Metrics, MetricsEndpoint, metrics_switched_off
 from memoree.http.observation import Observation, observation
 from memoree.http.origin import LoopbackGuard
+from memoree.http.requestids import RequestIds
 from memoree.http.services import ServiceHolder, ServiceSource
 from memoree.http.settings import HttpSettings
 from memoree.http.uploads import DeclareEndpoint, ReceiveEndpoint
@@ -65,18 +70,20 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
     """The application of one process over a service, or over what opens one for the app's lifetime.
 
     `app.state.settings` and `.metrics` are there for `run` and `metrics_app`; whoever serves the app sets
-    `app.state.draining` when it is about to stop. Raises `CONFIG_ERROR` for settings that cannot be meant.
+    `app.state.draining` when it is about to stop, and without a lifespan opens `app.state.tokens`. Raises
+    `CONFIG_ERROR` for settings that cannot be meant.
     """
     metrics = Metrics()
     services = ServiceHolder(source)
-    gate = Gate(settings, metrics)
+    gate = Gate(settings, metrics, services.granted)
     readiness = Readiness(services, gate.tokens)
     metrics.registry.register(CheckCollector(lambda: readiness.last_checks))
-    exposition = MetricsEndpoint(metrics, readiness.report)
+    measured = VerbMetrics(metrics.registry, lambda: readiness.last_checks)
+    exposition = MetricsEndpoint(metrics, readiness.report) if settings.metrics else metrics_switched_off
     described = Descriptions(settings)
     calls = Calls(services, gate, metrics)
     draining = asyncio.Event()
-    door = Door(services, gate, metrics, BodyReader(bytes_max=BODY_BYTES_MAX))
+    door = Door(services, gate, metrics, measured, BodyReader(bytes_max=BODY_BYTES_MAX))
     routes = [
         _route(CALL_PATH, POST=CallEndpoint(calls, gate, BodyReader())),
         _route(BULK_PATH, POST=BulkEndpoint(calls, gate, metrics, draining)),
@@ -85,11 +92,14 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route(f"{UPLOADS_PATH}/{{upload_id}}/content", PUT=ReceiveEndpoint(services, gate)),
         _route(CONTENT_PATH, GET=ContentEndpoint(services, gate, metrics)),
         *(_route(f"/v1/{each.name}", GET=ListEndpoint(each, services, gate, metrics)) for each in LISTINGS),
+        _route(EVENTS_PATH, GET=EventsEndpoint(services, gate, metrics, draining)),
         _route("/v1/ingest", POST=IngestEndpoint(door)),
         _route("/v1/recall", POST=RecallEndpoint(door, graph_mode=settings.graph_mode)),
         _route("/v1/forget", POST=ForgetEndpoint(door)),
-        _route("/v1/snapshot/{lsn}", GET=SnapshotEndpoint(door)),
+        _route("/v1/snapshot/{lsn}", GET=SnapshotEndpoint(door, draining)),
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
+        _route(TOKENS_PATH, GET=ListTokensEndpoint(gate), POST=CreateTokenEndpoint(gate)),
+        _route(f"{TOKENS_PATH}/{{id}}", DELETE=RevokeTokenEndpoint(gate)),
         _route("/v1/schema", GET=described.schema),
         _route("/openapi.json", GET=described.openapi),
         _route("/docs", GET=described.docs),
@@ -97,18 +107,18 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route("/readyz", GET=ReadyEndpoint(readiness)),
         _route("/healthz", GET=healthz()),
     ]
-    if settings.metrics_on_main_port:
+    if settings.metrics_on_main_port or not settings.metrics:
         routes.append(_route("/metrics", GET=exposition))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with services.lifespan(app):
+        async with gate.opened(), services.lifespan(app):
             yield
             await readiness.close()
 
     app = _starlette(routes, _middlewares(settings, metrics), lifespan)
     app.state.settings, app.state.metrics, app.state.exposition = settings, metrics, exposition
-    app.state.draining = draining
+    app.state.draining, app.state.tokens = draining, gate.tokens
     return app
 
 
@@ -119,7 +129,8 @@ def metrics_app(app: Starlette) -> Starlette:
 
 
 def _starlette(routes: Sequence[BaseRoute], middleware: Sequence[Middleware], lifespan: object) -> Starlette:
-    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)  # type: ignore[arg-type]  # its TypeVar
+    around = [Middleware(RequestIds), *middleware, Middleware(Compression)]
+    app = Starlette(routes=routes, middleware=around, lifespan=lifespan)  # type: ignore[arg-type]  # its TypeVar
     app.router.redirect_slashes = False
     app.router.default = _not_found
     return app
@@ -228,7 +239,7 @@ def _refused(scope: Scope, refused: HttpRefusal) -> Answer:
     if scope["path"].startswith(MEMORYPROTOCOL_PATHS):
         told = Refusal.of_http(refused)
         observation(scope).code = told.code
-        return told.answer(())
+        return told.answer(scope)
     observation(scope).code = refused.error.code
     return refusal_answer(scope, refused)
 
@@ -244,6 +255,7 @@ def _log_access(scope: Scope, seen: Observation, seconds: float) -> None:
             "code": seen.code,
             "tenant": seen.tenant,
             "request_id": seen.request_id,
+            "http_request_id": seen.http_request_id,
             "milliseconds": round(seconds * 1000, 2),
         },
     )

@@ -54,6 +54,8 @@ class OperationEndpoint:
         headers: HeaderList = admission.headers
         if status.state == "pending":
             headers += (retry_after(RETRY_AFTER_SECONDS_DEFAULT),)
+        if status.snapshot_commit_seq is not None:
+            headers += ((b"memoree-commit-seq", b"%d" % status.snapshot_commit_seq),)
         return json_answer(_document(attempt_id, status), headers=headers)
 
 

@@ -1,8 +1,6 @@
-"""Who is asking: the tokens file, bearer tokens and scopes (MemoryProtocol §2).
+"""Who is asking: bearer tokens, and the tokens file that knows them (MemoryProtocol §2).
 
-The file is one JSON object, token → `{tenant, scopes, context?, agent?, expires_at?}`; a key may be
-`sha256:<64 hex digits>` instead of the token itself. Only digests are kept. Replace the file by renaming a new one
-over it: a half-written file closes every route until it is whole again.
+Only digests are kept. While the file cannot be had, or is none, no token is accepted.
 """
 
 from __future__ import annotations
@@ -10,53 +8,32 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import os
-import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-import orjson
-from pydantic import Field
 from starlette.types import Scope
 
-from memoree import clock, limits
+from memoree import clock
 from memoree.clock import Clock
-from memoree.envelope import AmbientContext, WireModel, parse
-from memoree.errors import Code, MemoreeError, invalid, shown
+from memoree.envelope import AmbientContext
+from memoree.errors import Code, MemoreeError
 from memoree.http.answers import HttpRefusal, header_values
-from memoree.objects.blobs import check_tenant
 from memoree.operations import registry
 from memoree.service import Check
+from memoree.tokens.document import OPERATOR_TENANT, TOKEN_BYTES_MAX, TokenEntry, decode, tokens_of
+from memoree.tokens.places import TokensPlace
+from memoree.tokens.sources import source_of
 
-TOKENS_FILE_BYTES_MAX = 4 * limits.MIB
-TOKEN_BYTES_MAX = 4096
-RELOAD_SECONDS = 1.0
+LOOK_SECONDS = 1.0
 SCOPES_ALL: frozenset[str] = frozenset(get_args(registry.Scope))
 CONTEXT_DEFAULT = AmbientContext(workspace_id="wsp_default", project_id="prj_default")
-_DIGEST_KEY = re.compile(r"sha256:([0-9a-f]{64})")
 _LOOKUP_BYTES = 16
 _CHALLENGE = ((b"www-authenticate", b"Bearer"),)
 
 log = logging.getLogger(__name__)
-
-
-class TokenContext(WireModel):
-    workspace_id: str
-    project_id: str
-    task_id: str | None = None
-
-
-class TokenEntry(WireModel):
-    """One value of the tokens file."""
-
-    tenant: str
-    scopes: list[registry.Scope]
-    context: TokenContext | None = None
-    agent: str | None = Field(default=None, min_length=1, max_length=limits.ACTOR_BYTES_MAX)
-    expires_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +47,11 @@ class Principal:
     agent: str | None = None
     expires_at: str | None = None
     """In stored form."""
+
+    @property
+    def operator(self) -> bool:
+        """Whether it administers every tenant, and reads none."""
+        return self.tenant == OPERATOR_TENANT
 
     @property
     def context_given(self) -> AmbientContext | None:
@@ -98,22 +80,21 @@ class _Table:
 
 
 class Tokens:
-    """The tokens file, read again when it changed; asked at most once a second whether it did."""
+    """A tokens file, looked at again at most once a second. `only_tenant` is the one there is."""
 
     def __init__(
         self,
-        path: Path,
+        place: TokensPlace,
         *,
         only_tenant: str | None = None,
         clock_now: Clock = clock.utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path = path
-        self._only_tenant = only_tenant
+        self.source = source_of(place)
+        self.only_tenant = only_tenant
         self._clock = clock_now
         self._monotonic = monotonic
-        self._version: tuple[int, ...] | None = None
-        self._table = _Table(fault="not read yet")
+        self._table = _Table(fault="it was not read yet")
         self._looked_at = monotonic()
         self._look()
 
@@ -129,9 +110,10 @@ class Tokens:
         return principal
 
     def names(self, tenant: str) -> bool:
-        """Whether some token is of this tenant."""
+        """Whether some token is of this tenant, and not of all."""
         self._look_again_if_due()
-        return any(principal.tenant == tenant for _, principal in self._table.principals.values())
+        found = (principal for _, principal in self._table.principals.values() if not principal.operator)
+        return any(principal.tenant == tenant for principal in found)
 
     def check(self) -> Check:
         """Red while no token can be accepted because of the file."""
@@ -144,58 +126,58 @@ class Tokens:
         detail = f"{len(table.principals)} tokens"
         return Check("tokens", ok=True, detail=f"{detail}, {table.ignored} ignored" if table.ignored else detail)
 
+    @asynccontextmanager
+    async def opened(self, *, followed: bool) -> AsyncIterator[None]:
+        """Around everything that asks for tokens. `followed`: what changes elsewhere is seen without `refresh`."""
+        async with self.source.followed() if followed else self.source.opened():
+            self._look()
+            yield
+
+    def require_an_answer(self) -> None:
+        """Raises `CONFIG_ERROR` as long as nobody said yet what the tokens are: to close the doors by that would tell
+        clients that theirs are withdrawn."""
+        if not self.source.answered:
+            raise MemoreeError(Code.CONFIG_ERROR, f"the tokens file: {self._table.fault}")
+
+    async def refresh(self, *, if_due: bool = False) -> None:
+        """See now what changed elsewhere; `if_due`: unless that was done lately."""
+        await self.source.refresh(if_due=if_due)
+        self._look()
+
     def _look_again_if_due(self) -> None:
-        now = self._monotonic()
-        if now - self._looked_at >= RELOAD_SECONDS:
-            self._looked_at = now
+        if self._monotonic() - self._looked_at >= LOOK_SECONDS:
             self._look()
 
     def _look(self) -> None:
+        self._looked_at = self._monotonic()
         try:
-            status = self._path.stat()
-            version = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
-            if version == self._version:
-                return
-            self._table, self._version = self._read(), version
+            if (raw := self.source.look()) is not None:
+                self._table = self._read(raw)
         except (OSError, MemoreeError, ValueError) as error:
-            known, self._table, self._version = self._table.fault, _Table(fault=_fault(error)), None
+            known, self._table = self._table.fault, _Table(fault=_fault(error))
             if self._table.fault != known:
                 log.error("the tokens file opens no door: %s", self._table.fault)
 
-    def _read(self) -> _Table:
-        with self._path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & 0o077:
-                log.warning("the tokens file can be read by others than its owner; give it mode 0600")
-            raw = file.read(TOKENS_FILE_BYTES_MAX + 1)
-        if len(raw) > TOKENS_FILE_BYTES_MAX:
-            invalid(f"it has more than {TOKENS_FILE_BYTES_MAX} bytes")
-        try:
-            document = orjson.loads(raw)
-        except orjson.JSONDecodeError:
-            invalid("it is not valid JSON")  # the parser's message could quote a token
-        if not isinstance(document, dict):
-            invalid("it must be a JSON object")
+    def _read(self, raw: bytes) -> _Table:
         principals: dict[bytes, tuple[bytes, Principal]] = {}
-        for position, (token, entry) in enumerate(document.items(), start=1):
-            try:
-                digest = _token_digest(token)
-                principals[digest[:_LOOKUP_BYTES]] = (digest, self._principal(entry))
-            except MemoreeError as error:
-                log.error("entry %d of the tokens file is ignored: %s", position, error.message)
+        document = decode(raw)
+        for position, found in enumerate(tokens_of(document, only_tenant=self.only_tenant), start=1):
+            if isinstance(found, MemoreeError):
+                log.error("entry %d of the tokens file is ignored: %s", position, found.message)
+            else:
+                principals[found.digest[:_LOOKUP_BYTES]] = (found.digest, _principal(found.entry))
         return _Table(principals, ignored=len(document) - len(principals))
 
-    def _principal(self, document: Any) -> Principal:
-        entry = parse(TokenEntry, document)
-        check_tenant(entry.tenant)
-        if self._only_tenant is not None and entry.tenant != self._only_tenant:
-            invalid(f"tenant: this service has the single tenant {self._only_tenant}, not {shown(entry.tenant)}")
-        return Principal(
-            tenant=entry.tenant,
-            scopes=frozenset(entry.scopes),
-            context=CONTEXT_DEFAULT if entry.context is None else parse(AmbientContext, entry.context.model_dump()),
-            agent=entry.agent,
-            expires_at=None if entry.expires_at is None else _instant(entry.expires_at),
-        )
+
+def _principal(entry: TokenEntry) -> Principal:
+    context = CONTEXT_DEFAULT if entry.context is None else AmbientContext(**entry.context.model_dump())
+    return Principal(
+        tenant=entry.tenant,
+        scopes=frozenset(entry.scopes),
+        context=context,
+        agent=entry.agent,
+        expires_at=entry.expires_at,
+    )
 
 
 def _bearer_digest(scope: Scope) -> bytes:
@@ -207,23 +189,6 @@ def _bearer_digest(scope: Scope) -> bytes:
     if len(values) > 1 or scheme.lower() != b"bearer" or not 0 < len(token) <= TOKEN_BYTES_MAX:
         raise _unauthenticated("the Authorization header is malformed; send `Bearer <token>`")
     return hashlib.sha256(token).digest()
-
-
-def _token_digest(token: str) -> bytes:
-    if match := _DIGEST_KEY.fullmatch(token):
-        return bytes.fromhex(match[1])
-    if token.startswith("sha256:"):
-        invalid("the digest must have 64 lower-case hex digits")
-    if not 0 < len(token.encode()) <= TOKEN_BYTES_MAX:
-        invalid(f"a token has 1 to {TOKEN_BYTES_MAX} bytes")
-    return hashlib.sha256(token.encode()).digest()
-
-
-def _instant(text: str) -> str:
-    try:
-        return clock.parse_timestamp(text)
-    except ValueError as error:
-        invalid(f"expires_at: {error}")
 
 
 def _fault(error: Exception) -> str:

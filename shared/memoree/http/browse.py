@@ -5,11 +5,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any
-from urllib.parse import parse_qsl
-
 from starlette.types import Receive, Scope, Send
 
 from memoree.browsing.lists import Listing
@@ -26,15 +21,14 @@ from memoree.http.cursors import Walk
 from memoree.http.gate import Admission, Gate
 from memoree.http.metrics import Metrics
 from memoree.http.observation import CODE_OK, observation
+from memoree.http.reads import parameters, result_of
 from memoree.http.services import ServiceHolder
 from memoree.operations.call import Call, check_reason
 from memoree.operations.shapes import FIRST_PAGE
-from memoree.service import Reply, Request
+from memoree.service import Request
 
-PARAMETERS_MAX = 32
 _NUMBERS = ("limit", "min_commit_seq")
 _INSTANTS = ("created_from", "created_until")
-_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 
 
 class ListEndpoint:
@@ -72,7 +66,7 @@ class ListEndpoint:
         call = self._call(Position(query=query, before=before), context)
         request = Request(Envelope(request_id=call.request_id, op=call.operation.name), call)
         reply = await self._services.service.call(principal.tenant, request, strong=asks_for_strong(scope))
-        page, commit_seq = _result(reply)
+        page, commit_seq = result_of(reply)
         self._metrics.saw_commit(principal.tenant, commit_seq)
         cursor = None
         if (next_before := page.get("next_before")) is not None:
@@ -83,9 +77,10 @@ class ListEndpoint:
         )
 
     def _query(self, query_string: bytes) -> Query:
-        members, known = _parameters(query_string), self._listing.query.model_fields
-        if unknown := next((name for name in members if name not in known), None):
-            invalid(f"{shown(unknown)} is no parameter of this list; it has {', '.join(known)}")
+        members = parameters(query_string, self._listing.query.model_fields, numbers=_NUMBERS)
+        for name in _INSTANTS:
+            if " " in (value := members.get(name, "")):
+                invalid(f"{name}: a time has no spaces (got {shown(value)}); a + is written %2B in a query string")
         return parse(self._listing.query, members)
 
     def _call(self, position: Position, context: AmbientContext) -> Call[Position]:
@@ -113,38 +108,3 @@ def _context(query: Query, principal: Principal) -> AmbientContext:
         raise MemoreeError(Code.NO_AMBIENT_CONTEXT, message)
     check_reason(query, "reason")
     return context
-
-
-def _result(reply: Reply) -> tuple[Mapping[str, Any], int]:
-    """The page and the snapshot it comes from. Raises what the service refused with."""
-    if (error := reply.envelope.get("error")) is not None:
-        refused = MemoreeError.from_wire(error)
-        refused.retry_after_seconds = reply.retry_after_seconds
-        raise refused
-    assert reply.snapshot_commit_seq is not None, "a read names its snapshot"
-    return reply.envelope["result"], reply.snapshot_commit_seq
-
-
-def _parameters(query_string: bytes) -> dict[str, Any]:
-    """The members of a query string, each at most once and none of them empty. Raises `INVALID_REQUEST`."""
-    try:
-        pairs = parse_qsl(
-            query_string.decode("ascii"),
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=PARAMETERS_MAX,
-        )
-    except UnicodeDecodeError:
-        invalid("the query string is not percent-encoded UTF-8")
-    except ValueError:
-        invalid(f"the query string has more than {PARAMETERS_MAX} parameters")
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            invalid(f"{shown(name)} is given twice")
-        if not value:
-            invalid(f"{shown(name)} is empty; leave it out instead")
-        if " " in value and name in _INSTANTS:
-            invalid(f"{name}: a time has no spaces (got {shown(value)}); a + is written %2B in a query string")
-        members[name] = int(value) if name in _NUMBERS and _NUMBER.fullmatch(value) else value
-    return members

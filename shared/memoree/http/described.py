@@ -42,8 +42,9 @@ class Descriptions:
 
     @cached_property
     def _document(self) -> dict[str, object]:
-        authorization = self._settings.tokens_file is not None
-        return openapi.document(authorization=authorization, metrics=self._settings.metrics_on_main_port)
+        settings = self._settings
+        metrics = settings.metrics_on_main_port or not settings.metrics
+        return openapi.document(authorization=settings.tokens_file is not None, metrics=metrics)
 
     def _page(self) -> Answer:
         policy = ((b"content-security-policy", docs.CONTENT_SECURITY_POLICY),)

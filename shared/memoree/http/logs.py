@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
-EXTRA_MEMBERS = ("request_id", "route", "op", "code", "tenant", "milliseconds")
+from memoree.redaction import hide_secrets_of
+
+EXTRA_MEMBERS = ("request_id", "http_request_id", "route", "op", "code", "tenant", "milliseconds")
 MESSAGE_CHARS_MAX = 4096
 
 
@@ -37,3 +40,4 @@ def log_to_stderr(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    hide_secrets_of(os.environ)

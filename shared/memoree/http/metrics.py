@@ -95,3 +95,9 @@ class MetricsEndpoint:
         await self._refresh()
         observation(scope).code = CODE_OK
         await Answer(200, generate_latest(self._metrics.registry), content_type=CONTENT_TYPE).send(send)
+
+
+async def metrics_switched_off(scope: Scope, receive: Receive, send: Send) -> None:
+    """In place of the exposition, in the contract's words (MemoryProtocol §10.3)."""
+    body = b"metrics disabled at startup via --metrics-disabled"
+    await Answer(404, body, content_type=b"text/plain; charset=utf-8").send(send)

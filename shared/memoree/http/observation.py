@@ -21,6 +21,9 @@ class Observation:
     status: int = 0
     tenant: str = ""
     request_id: str = ""
+    """Of the envelope, where there is one."""
+    http_request_id: str = ""
+    """What `X-Request-Id` says."""
     body_read: bool = False
     """Whether the request's body was read to its end."""
 

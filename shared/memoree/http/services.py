@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
+from memoree.database.quota import Quota
 from memoree.service import Service
 
 ServiceFactory: TypeAlias = Callable[[], AbstractAsyncContextManager[Service]]
@@ -31,6 +32,10 @@ class ServiceHolder:
     def service(self) -> Service:
         assert self._service is not None, "the app's lifespan has not begun"
         return self._service
+
+    def granted(self, tenant: str) -> Quota | None:
+        """As `Service.granted`; nothing is known while there is no service."""
+        return None if self._service is None else self._service.granted(tenant)
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:

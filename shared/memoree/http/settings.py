@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memoree.embedded import LOCAL_TENANT
 from memoree.errors import Code, MemoreeError, shown
+from memoree.tokens.places import VARIABLES, TokensPlace, named_place
 
 RATE_PER_SECOND_DEFAULT = 60.0
 RATE_BURST_DEFAULT = 120
@@ -18,19 +19,21 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """`tokens_file` None means no authentication at all: loopback only, every request is the tenant `local`.
+    """`tokens_file` is where that file is; None means no authentication at all: loopback only, every request is the
+    tenant `local`.
 
     `only_tenant` refuses tokens of any other tenant (the embedded profile has one). `processes` is how many api
     processes share the limiter's rate. `cors_origins` counts only with a tokens file; `*` allows every origin.
     `graph_mode` is of MemoryProtocol's recall.
     """
 
-    tokens_file: Path | None = None
+    tokens_file: TokensPlace | None = None
     only_tenant: str | None = None
     cors_origins: tuple[str, ...] = ("*",)
     rate_per_second: float = RATE_PER_SECOND_DEFAULT
     rate_burst: int = RATE_BURST_DEFAULT
     processes: int = 1
+    metrics: bool = True
     metrics_on_main_port: bool = False
     access_log: bool = False
     graph_mode: bool = True
@@ -47,23 +50,25 @@ class HttpSettings:
     def from_environment(
         cls, environment: Mapping[str, str], *, only_tenant: str | None = None, tokens_required: bool = False
     ) -> HttpSettings:
-        """From `MEMOREE_TOKENS_FILE`, `_CORS_ORIGINS`, `_RATE_PER_SECOND`, `_RATE_BURST`, `_API_PROCESSES`,
-        `_METRICS_ON_MAIN_PORT`, `_ACCESS_LOG` and `_GRAPH_MODE`. Raises `CONFIG_ERROR` for a value of the wrong kind,
-        and without a tokens file where `tokens_required` (a deployment whose server may listen on any address)."""
+        """From what says where the tokens are (`named_place`), and from `MEMOREE_CORS_ORIGINS`, `_RATE_PER_SECOND`,
+        `_RATE_BURST`, `_API_PROCESSES`, `_METRICS`, `_METRICS_ON_MAIN_PORT`, `_ACCESS_LOG` and `_GRAPH_MODE`. Raises
+        `CONFIG_ERROR` for a value of the wrong kind, and without tokens where `tokens_required` (a deployment whose
+        server may listen on any address)."""
 
         def value(name: str) -> str | None:
             return environment.get(ENVIRONMENT_PREFIX + name)
 
-        tokens_file = value("TOKENS_FILE")
+        tokens_file = named_place(environment)
         if tokens_file is None and tokens_required:
-            _refuse(f"{ENVIRONMENT_PREFIX}TOKENS_FILE is not set; this deployment needs one")
+            _refuse(f"none of {', '.join(VARIABLES)} is set; this deployment needs one")
         return cls(
-            tokens_file=None if tokens_file is None else Path(tokens_file.strip()),
+            tokens_file=tokens_file,
             only_tenant=only_tenant,
             cors_origins=parse_origins(value("CORS_ORIGINS") or "*"),
             rate_per_second=_number("RATE_PER_SECOND", value("RATE_PER_SECOND"), RATE_PER_SECOND_DEFAULT),
             rate_burst=int(_number("RATE_BURST", value("RATE_BURST"), RATE_BURST_DEFAULT)),
             processes=int(_number("API_PROCESSES", value("API_PROCESSES"), 1)),
+            metrics=_flag("METRICS", value("METRICS") or "true"),
             metrics_on_main_port=_flag("METRICS_ON_MAIN_PORT", value("METRICS_ON_MAIN_PORT")),
             access_log=_flag("ACCESS_LOG", value("ACCESS_LOG")),
             graph_mode=_flag("GRAPH_MODE", value("GRAPH_MODE") or "true"),

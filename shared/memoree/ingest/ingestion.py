@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from memoree.ingest.dead import DeadLetters
 from memoree.ingest.publisher import Publisher
 from memoree.ingest.worker import IngestWorker
 from memoree.queue import CommandQueue
+
+if TYPE_CHECKING:
+    from memoree.http.auth import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +22,5 @@ class Ingestion:
     dead: DeadLetters
     publisher: Publisher
     worker: IngestWorker
+    tokens: Tokens | None = None
+    """Whose tenants are known before anything was written to them."""

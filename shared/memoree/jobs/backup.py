@@ -103,16 +103,17 @@ async def _staged(source: Source, intent: Intent, work: Path, full: bool, progre
     """Everything but the record, which is returned."""
     database, lines = work / "checkpoint.db", work / "manifest.jsonl"
     loop = asyncio.get_running_loop()
+    measured: asyncio.Future[int] = loop.create_future()
     copied: asyncio.Future[Meta] = loop.create_future()
 
     def copy_and_ask(db: apsw.Connection) -> Drill:
+        loop.call_soon_threadsafe(measured.set_result, checkpoint.size_of(db))
         checkpoint.take(db, database)
         loop.call_soon_threadsafe(copied.set_result, meta.read(db))
         return rehearse(db, intent.began_at)
 
     async def proved() -> None:
-        await asyncio.wait((copied,))
-        await proving.prove(database, copied.result())
+        await proving.prove(database, await measured, copied)
 
     progress("copying the database")
     asking = asyncio.create_task(source.snapshot(copy_and_ask))

@@ -26,7 +26,17 @@ from memoree.database import artifacts, claims, condemned
 from memoree.database.artifacts import Artifact
 from memoree.database.claims import Claim
 from memoree.envelope import parse
-from memoree.erasures import Erasure, record_missing, recorded, told_by
+from memoree.erasures import (
+    GONE,
+    IN_THE_COMMIT,
+    Erasure,
+    Line,
+    Retention,
+    record_missing,
+    recorded,
+    retained_until,
+    told_by,
+)
 from memoree.errors import Code, MemoreeError, erased, not_found
 from memoree.jobs import gc, local_gc
 from memoree.jobs.embedded import EmbeddedTenancy
@@ -45,26 +55,9 @@ from memoree.replication.lineage import ledger_entry
 from memoree.settings import StackSettings
 from memoree.writer.reign import Reign
 
-GONE = "erased"
 TRIES_MAX = 5
 """Each of which a restore may undo that was under way."""
-IN_THE_COMMIT = (
-    "database",
-    "full_text_index",
-    "vocabulary",
-    "idempotency_results",
-    "attempts",
-    "events",
-)
-"""The stores that the writer's commit sees to, once its database was rewritten."""
-
 Json = dict[str, Any]
-Line = str | dict[str, str]
-"""`erased`, or `retained_until` and an instant; of backups, by their ids."""
-
-
-def retained_until(instant: datetime) -> str:
-    return f"retained_until {clock.wire(clock.stored(instant))}"
 
 
 async def preview(tenancy: Tenancy, entities: Sequence[str]) -> Json:
@@ -114,23 +107,19 @@ async def erase_in_deployment(site: JobSite, tenant: str, entities: Sequence[str
         await _scrub_queue(queue)
     reach("erasure_scrubbed")
     now = site.writer.clock()
-    settings = site.settings
-    collected_every = timedelta(seconds=settings.gc_every_seconds)
-    history = timedelta(seconds=settings.point_in_time_seconds + limits.CLOCK_SKEW_SECONDS_MAX)
-    pruned_every = timedelta(seconds=settings.backup_every_seconds)
+    retention = Retention.of(site.settings)
+    pruned_every = timedelta(seconds=retention.backed_up_every)
     kept_until = await blobs_until(site, tenant, known, now)
     return _receipt(
         result,
         {
             **dict.fromkeys(IN_THE_COMMIT, GONE),
             "blobs": GONE if kept_until is None else retained_until(kept_until),
-            **await _leftovers(site.store, tenant, collected_every),
-            "queue": retained_until(now + timedelta(seconds=limits.QUEUE_SECONDS_MAX)),
-            "replicas": retained_until(now + timedelta(seconds=limits.LOCAL_COPY_IDLE_SECONDS_MAX)),
-            "ltx_history": retained_until(began + history + collected_every),
+            **await _leftovers(site.store, tenant, timedelta(seconds=retention.collected_every)),
+            **retention.lines(now, began=began),
             "backups": await _backups_line([site.store], tenant, known, now, pruned_every),
             "second_bucket": (
-                GONE  # what is in the first one may be on its way there
+                GONE
                 if site.second is None
                 else await _backups_line([site.store, site.second], tenant, known, now, pruned_every)
             ),

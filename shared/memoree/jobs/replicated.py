@@ -13,6 +13,7 @@ from memoree.clock import Clock
 from memoree.database.meta import Meta
 from memoree.errors import MemoreeError
 from memoree.jobs.tenancy import submitted
+from memoree.jobs.tenant_administration import ReplicatedTenants
 from memoree.objects import ObjectStore
 from memoree.process_directory import ProcessDirectory
 from memoree.reader.service import ReplicatedService
@@ -53,6 +54,14 @@ class JobSite:
     writer: WriterEnvironment
     scratch: ProcessDirectory
     second: ObjectStore | None = None
+
+    @property
+    def lease_ttl_seconds(self) -> float:
+        return self.settings.lease_ttl_seconds
+
+    @property
+    def administration(self) -> ReplicatedTenants:
+        return ReplicatedTenants(self.store, self.service, self)
 
     def tenancy(self, tenant: str) -> ReplicatedTenancy:
         return ReplicatedTenancy(tenant, self.store, self.service, self.writer.clock)

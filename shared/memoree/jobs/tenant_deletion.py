@@ -1,30 +1,52 @@
-"""Deleting a tenant: everything below its prefix, in both buckets (field fault 19)."""
+"""Deleting a tenant: everything below its prefix, in both buckets (field fault 19). What is left is a tombstone."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError, not_found
 from memoree.ids import new_ulid
-from memoree.jobs.replicated import JobSite
 from memoree.objects import ObjectStore
 from memoree.objects.removal import Removal, remove_all
-from memoree.replication import layout
+from memoree.replication import layout, tombstone
 from memoree.replication.head import HeadFile, HeadLost, HeadReading
 
 RENEWALS_PER_LEASE = 3
 
 
-async def delete_tenant(site: JobSite, tenant: str) -> dict[str, Any]:
-    """Remove every object, head last: as long as it is there, a broken-off run is no damage that anybody could take for
-    a lost head. Until then the tenant's lease is held, and what a reign that asks for none made meanwhile goes too.
-    Objects that could not be removed are told, not raised. Raises `NOT_FOUND` for a tenant that has none,
-    `TRANSPORT_ERROR` while a writer is faster, `StoreUnavailable`, and `INTEGRITY_ERROR` for a damaged head."""
+class DeletionSite(Protocol):
+    """What a deletion needs of a deployment; a `JobSite` has it."""
+
+    @property
+    def store(self) -> ObjectStore: ...
+
+    @property
+    def second(self) -> ObjectStore | None: ...
+
+    @property
+    def lease_ttl_seconds(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """A `DeletionSite` of these alone."""
+
+    store: ObjectStore
+    second: ObjectStore | None
+    lease_ttl_seconds: float
+
+
+async def delete_tenant(site: DeletionSite, tenant: str) -> dict[str, Any]:
+    """Remove every object once the tombstone is there, head last: as long as it is there, a broken-off run is no damage
+    that anybody could take for a lost head. Until then the tenant's lease is held, and what a reign that asks for none
+    made meanwhile goes too. Objects that could not be removed are told, not raised. Raises `NOT_FOUND` for a tenant that
+    has none, `TRANSPORT_ERROR` while a writer is faster, `StoreUnavailable`, and `INTEGRITY_ERROR` for a damaged
+    head."""
     stores = [site.store] if site.second is None else [site.store, site.second]
     if not [key for store in stores async for key in _keys(store, tenant)]:
         not_found("tenant", tenant)
@@ -43,10 +65,11 @@ async def delete_tenant(site: JobSite, tenant: str) -> dict[str, Any]:
     return await _told(stores, tenant, removal)
 
 
-async def _remove_fenced(site: JobSite, tenant: str, head: HeadFile, removal: Removal) -> None:
+async def _remove_fenced(site: DeletionSite, tenant: str, head: HeadFile, removal: Removal) -> None:
     """Remove everything but head, and tell `removal`. Raises `HeadLost` when somebody took the tenant over."""
-    ttl_seconds = site.settings.lease_ttl_seconds
+    ttl_seconds = site.lease_ttl_seconds
     fenced = await _fence(head)
+    await tombstone.bury(site.store, tenant, 0 if fenced is None else fenced[1].head.history)
     if fenced is None:
         removal.include(await remove_all(site.store, _keys(site.store, tenant, but=head.key)))
         return

@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from memoree.redaction import redacted
+
 KEY_BYTES_MAX = 1024
 
 
 class ObjectStoreError(Exception):
-    """Any failure of the object store."""
+    """Any failure of the object store. Its message is told to callers, whatever a library put into it."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))
 
 
 class ObjectMissing(ObjectStoreError):

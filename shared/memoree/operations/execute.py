@@ -13,6 +13,7 @@ from memoree.database.attempts import Attempt
 from memoree.errors import Code, MemoreeError, erased, shown
 from memoree.operations.call import Call
 from memoree.operations.content import StagedContent
+from memoree.operations.quota import require_room
 from memoree.operations.registry import Mutation, Read
 from memoree.operations.view import Transaction, View
 
@@ -90,6 +91,7 @@ def decide(tx: Transaction, call: Call[Any]) -> Success:
     if call.content is not None:
         _require_content(tx, call.content)
     applied = operation.apply(tx, call)
+    require_room(tx)
     result = applied.to_result()
     record = idempotency.insert(
         tx.db,

@@ -38,24 +38,6 @@ CONFIRMATION_REQUIRED = "confirmation_required"
 REASON = "forgotten through MemoryProtocol"
 _AUDITED = "Forget"
 
-_CURRENT = "SELECT p.episode_id, p.source, p.t_ref, p.metadata, p.artifact_row, p.row_id, p.sys_to FROM episodes p"
-_BY_SOURCE = f"""
-    {_CURRENT} WHERE p.sys_to IS NULL AND p.source >= :prefix AND (:after IS NULL OR p.source < :after)
-    ORDER BY p.row_id LIMIT :most
-"""
-_BY_METADATA = f"""
-    {_CURRENT} WHERE p.sys_to IS NULL AND EXISTS (
-        SELECT 1 FROM json_each(p.metadata) AS m WHERE m.key = :key AND m.type = 'text' AND m.value = :value)
-    ORDER BY p.row_id LIMIT :most
-"""  # noqa: S608 - constants
-_BEFORE = f"""
-    {_CURRENT} WHERE p.sys_to IS NULL AND p.row_id <= (SELECT max(commit_seq) FROM events WHERE hlc < :reading)
-    ORDER BY p.row_id LIMIT :most
-"""  # noqa: S608
-_AUDITED_WITH = f"""
-    SELECT commit_seq FROM events WHERE operation = '{FORGET}' AND json(payload -> 'target') = json(:target)
-"""  # noqa: S608
-
 
 class ReceiptOf(WireModel):
     """What a receipt of a dry run says of itself."""
@@ -76,7 +58,7 @@ class EpisodeForget(WireModel):
 
 class Receipt(BaseModel):
     """As the protocol tells it, but that of a deletion does not repeat what it was about: nothing here does any more.
-    `erasure` is its id and the artifacts that were erased."""
+    `erasure` is its id, when it was, the artifacts that were erased, and how many blobs only they had."""
 
     target: dict[str, Any]
     indices_affected: list[str]
@@ -88,7 +70,7 @@ class Receipt(BaseModel):
     erasure: dict[str, Any] | None = None
 
 
-@mutation(FORGET, position=INTERNAL, input=EpisodeForget, result=Receipt, scope="forget")
+@mutation(FORGET, position=INTERNAL, input=EpisodeForget, result=Receipt, scope="forget", rewrites=True)
 def forget(tx: Transaction, call: Call[EpisodeForget]) -> Applied:
     """Raises `NOT_FOUND` for the id of no episode, and `REVISION_CONFLICT` with the reason `confirmation_required` for
     a deletion that nothing confirms."""
@@ -113,12 +95,13 @@ def _matched(db: apsw.Connection, target: Target) -> list[Episode]:
     if (prefix := targets.source_prefix(target)) is not None:
         if not prefix:
             invalid("target: an empty source prefix means everything; name what is to be forgotten")
-        rows = db.execute(_BY_SOURCE, {"prefix": prefix, "after": first_after(prefix), "most": most})
+        matched = episodes.current_by_source(db, prefix, first_after(prefix), most=most)
     elif (member := targets.metadata_member(target)) is not None:
-        rows = db.execute(_BY_METADATA, {"key": member[0], "value": member[1], "most": most})
+        matched = episodes.current_by_metadata(db, *member, most=most)
     else:
-        rows = db.execute(_BEFORE, {"reading": targets.made_before(target), "most": most})
-    matched = [Episode(*row) for row in rows]
+        reading = targets.made_before(target)
+        assert reading is not None, "a target is of one of these kinds"
+        matched = episodes.current_before(db, reading, most=most)
     if len(matched) == most:
         invalid(f"target: more than {limits.EPISODES_FORGOTTEN_MAX} episodes match, too many at once; narrow it")
     return matched
@@ -180,10 +163,13 @@ def _deleted(tx: Transaction, call: Call[EpisodeForget], matched: Sequence[Episo
     tx.sum.replace(episodes.preview_entry(preview), episodes.preview_entry(used))
     _erase_target(tx, used.target)
     receipt = {**_receipt(call.input.target, len(matched), deleted=len(matched)), "target": {}}
-    if not doomed:
-        return _told(tx, receipt, _audited(tx, call, receipt))
     erased = erase_artifacts(tx, doomed, _payload(receipt), operation=FORGET)
-    receipt["erasure"] = {"erasure_id": erased.erasure_id, "entities": erased.entities, "at": tx.now}
+    receipt["erasure"] = {
+        "erasure_id": erased.erasure_id,
+        "entities": erased.entities,
+        "at": tx.now,
+        "blobs": erased.blobs,
+    }
     return _told(tx, receipt, tx.meta.commit_seq)
 
 
@@ -193,7 +179,7 @@ def _erase_target(tx: Transaction, target: str) -> None:
         emptied = episodes.empty_preview(tx.db, preview)
         tx.sum.replace(episodes.preview_entry(preview), episodes.preview_entry(emptied))
     erasures.permit(tx.db, allowed=True)
-    commits = [int(str(commit)) for (commit,) in tx.db.execute(_AUDITED_WITH, {"target": target})]
+    commits = episodes.commits_told_of(tx.db, FORGET, target)
     for commit in commits:
         event = events.at(tx.db, commit)
         payload = orjson.dumps({**orjson.loads(event.payload), "target": {}}).decode()

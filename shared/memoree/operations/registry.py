@@ -74,6 +74,8 @@ class Mutation(Operation):
     """Where the artifact content stands in the input, for operations that carry one."""
     replay_on_snapshot: bool = True
     """Whether an exact replay may be answered from a snapshot, without asking the writer."""
+    rewrites: bool = False
+    """Whether it may erase and nobody but the writer sees to it that the files are rewritten afterwards."""
 
 
 _declared: dict[str, Operation] = {}
@@ -119,6 +121,7 @@ def mutation(
     before_replay: Callable[[View, Call[Any]], None] | None = None,
     content: Callable[[Any], ContentInput] | None = None,
     replay_on_snapshot: bool = True,
+    rewrites: bool = False,
 ) -> Callable[[ApplyFunction], ApplyFunction]:
     """Declare a mutation; the decorated function makes the change inside the writer's transaction."""
 
@@ -136,6 +139,7 @@ def mutation(
                 before_replay=before_replay,
                 content=content,
                 replay_on_snapshot=replay_on_snapshot,
+                rewrites=rewrites,
             )
         )
         return apply

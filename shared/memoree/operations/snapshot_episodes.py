@@ -6,7 +6,7 @@ pages of one position agree, whatever is written in between. What was erased mea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import apsw
@@ -15,7 +15,6 @@ from pydantic import BaseModel, Field
 
 from memoree import clock, limits
 from memoree.database import artifacts, episodes
-from memoree.database.episodes import VISIBLE_EPISODE
 from memoree.envelope import WireModel
 from memoree.episodes.chunks import chunk_id
 from memoree.episodes.clock import Hlc, validity
@@ -27,27 +26,6 @@ from memoree.operations.view import View
 from memoree.retrieval.outlines import Outlines
 
 SNAPSHOT = "episode.snapshot"
-
-_CHUNKS = f"""
-    SELECT p.row_id, c.ordinal, c.start_byte, c.text, substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte),
-        r.revision_id, p.episode_id, p.source, v.hlc
-    FROM episodes AS p
-    CROSS JOIN artifact_chunks AS c ON c.revision_row = p.row_id
-    CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
-    CROSS JOIN events AS v ON v.commit_seq = p.row_id
-    WHERE {VISIBLE_EPISODE} AND p.row_id >= :row AND (p.row_id > :row OR c.ordinal > :ordinal)
-        AND c.end_byte > c.start_byte
-    ORDER BY p.row_id, c.ordinal
-"""  # noqa: S608 - constants
-_EPISODES = f"""
-    SELECT p.episode_id, p.row_id, p.source, p.t_ref, p.metadata, v.hlc, r.body, r.size_bytes
-    FROM episodes AS p
-    CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
-    CROSS JOIN events AS v ON v.commit_seq = p.row_id
-    WHERE {VISIBLE_EPISODE} AND p.episode_id > :episode_id
-    ORDER BY p.episode_id
-"""  # noqa: S608
-_KEPT_TEXTS = "SELECT text FROM artifact_chunks WHERE revision_row = ? ORDER BY ordinal"
 
 
 class Place(WireModel):
@@ -115,8 +93,7 @@ def _rows(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, Any],
 
 def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
     outlines = Outlines(db)
-    bindings = {"seen": seen, "row": after.row, "ordinal": after.ordinal}
-    rows: Iterable[tuple[Any, ...]] = db.execute(_CHUNKS, bindings)
+    rows = episodes.chunks_at(db, seen=seen, row=after.row, ordinal=after.ordinal)
     for row, ordinal, start, kept, inline, revision_id, episode_id, source, hlc in rows:
         chunk = str(chunk_id(revision_id, ordinal))
         value = {
@@ -132,7 +109,7 @@ def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[tuple[dict
 
 
 def _episodes(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
-    rows: Iterable[tuple[Any, ...]] = view.db.execute(_EPISODES, {"seen": seen, "episode_id": after.episode_id})
+    rows = episodes.contents_at(view.db, seen=seen, episode_id=after.episode_id)
     for episode_id, row, source, t_ref, metadata, hlc, body, size in rows:
         value = {
             "id": episode_id,
@@ -149,6 +126,5 @@ def _content(view: View, row: int, body: bytes | None, size: int) -> bytes:
     """Of a text that is a blob the index keeps the whole; a blob that is no text is read."""
     if body is not None:
         return body
-    texts: Iterable[tuple[Any, ...]] = view.db.execute(_KEPT_TEXTS, (row,))
-    text = b"".join((each or "").encode() for (each,) in texts)
+    text = episodes.kept_text(view.db, row)
     return text if len(text) == size else read_body(view, artifacts.revision_by_row(view.db, row))

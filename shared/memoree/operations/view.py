@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from memoree import clock, ids
 from memoree.database import condemned, events, integrity
 from memoree.database.meta import Meta
+from memoree.database.quota import NONE, Quota
 from memoree.errors import Code, MemoreeError
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ class Transaction(View):
 
     presence: BlobPresence
     sum: integrity.Sum
+    quota_default: Quota = field(default=NONE, kw_only=True)
+    """Where the tenant has none of its own."""
 
     @property
     def commit_seq(self) -> int:

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from memoree.redaction import redacted
+
 MESSAGE_BYTES_MAX = 256 * 1024
 DEDUPLICATION_SECONDS = 300
 PATIENT_GROUPS = "patient/"
@@ -19,7 +21,11 @@ RECEIVE_COUNT_MAX = 1000
 
 
 class QueueError(Exception):
-    """The queue could not be reached, or refused; whether a send took effect is unknown."""
+    """The queue could not be reached, or refused; whether a send took effect is unknown. Its message is told to
+    callers, whatever a library put into it."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))
 
 
 class MessageTooLarge(QueueError):
@@ -90,6 +96,9 @@ class CommandQueue(Protocol):
 
     async def waiting_in(self, group: str, *, most: int) -> int | None:
         """How many messages of a group are not acknowledged, counted up to `most`; `None` where nobody can tell."""
+
+    async def scrub(self) -> None:
+        """Let nothing that was acknowledged be readable in the queue's own files. SQS keeps none that can be read."""
 
     async def close(self) -> None: ...
 

@@ -27,6 +27,7 @@ from memoree.queue.sqlite_store import (
     find_dead,
     remove,
     remove_dead,
+    scrub,
     set_visible_at,
     stats,
     waiting_in,
@@ -48,7 +49,8 @@ class SqliteQueue:
     """
 
     def __init__(self, path: Path, *, clock: Clock = utc_now, receive_count_max: int = RECEIVE_COUNT_MAX) -> None:
-        self._worker = SqliteWorker(path.absolute(), clock, receive_count_max)
+        self._path = path.absolute()
+        self._worker = SqliteWorker(self._path, clock, receive_count_max)
 
     async def send(self, message: OutgoingMessage) -> str:
         check_outgoing(message)
@@ -101,6 +103,10 @@ class SqliteQueue:
 
     async def waiting_in(self, group: str, *, most: int) -> int | None:
         return await self._read(lambda connection, _now: waiting_in(connection, group, most))
+
+    async def scrub(self) -> None:
+        """Raises `QueueError` also while others keep the file busy."""
+        await asyncio.to_thread(scrub, self._path)
 
     async def dead_letters(self) -> AsyncGenerator[DeadLetter]:
         after = 0

@@ -179,6 +179,9 @@ class SqsQueue:
         """SQS counts over all groups only, and a tenant is told nothing of others."""
         return None
 
+    async def scrub(self) -> None:
+        return None
+
     async def close(self) -> None:
         if self._releases:
             await asyncio.wait(self._releases, timeout=RELEASE_SECONDS_MAX)

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import apsw
 
-from memoree.database import meta
+from memoree.database import meta, quota
 from memoree.database.connection import open_reader
 from memoree.database.meta import Meta
 
@@ -84,6 +84,7 @@ class Generation:
         try:
             with self.connection() as db:
                 self.meta: Meta = meta.read(db)
+                self.quota = quota.read(db) if self.meta.schema_version >= quota.FIRST_SCHEMA_VERSION else quota.NONE
         except BaseException:
             self.retire()
             raise

@@ -21,12 +21,14 @@ from memoree.queue import CommandQueue, OutgoingMessage, QueueError
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Generation
 from memoree.reader.outgoing import outgoing, unreachable
-from memoree.reader.pace import Pace
 from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
+from memoree.replication.tombstone import deleted
 from memoree.service import Reply, Request, refusal, write_pending, write_reply
 
 STORE_WRITES_AT_ONCE_MAX = 16
+APART_SECONDS_PER_WRITE = 0.0002
+"""Between two looks at head for many writes, which the writer takes longer for: each look costs a request."""
 
 Result = TypeVar("Result")
 
@@ -63,7 +65,6 @@ class ManyWrites:
         self._queue = queue
         self._replicas = replicas
         self._on_view = on_view
-        self._pace = Pace()
 
     async def write(
         self,
@@ -130,7 +131,9 @@ class ManyWrites:
         self, tenant: str, replica: Replica, requests: Mapping[int, Request], answer: Answer
     ) -> dict[AttemptId, int]:
         """The attempts that are in the queue now, and the numbers of their requests."""
-        history = replica.head.history if replica.head is not None else 0
+        if replica.tombstone is not None:
+            raise deleted(tenant)
+        history = replica.history
         prepared: dict[int, tuple[AttemptId, OutgoingMessage]] = {}
 
         async def prepare(number: int) -> None:
@@ -167,7 +170,8 @@ class ManyWrites:
                             answer(sent.pop(attempt_id), _outcome(db, attempt), generation.meta.commit_seq)
             return not sent
 
-        if not await self._replicas.until(replica, reached, wait_seconds, self._pace):
+        apart = min(len(sent) * APART_SECONDS_PER_WRITE, limits.POLL_SECONDS_MAX)
+        if not await self._replicas.until(replica, reached, wait_seconds, apart_seconds=apart):
             for attempt_id, number in sent.items():
                 answer(number, write_pending(attempt_id))
 

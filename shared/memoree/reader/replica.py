@@ -28,10 +28,11 @@ from memoree.objects import ObjectMissing, StoreUnavailable
 from memoree.reader.changes import Changes, GapTooWide
 from memoree.reader.environment import ReaderEnvironment
 from memoree.reader.generation import Copy, Generation, wait_until_free
-from memoree.replication import layout
+from memoree.replication import layout, tombstone
 from memoree.replication.head import Head, HeadFile, HeadReading, head_missing
 from memoree.replication.litestream import LitestreamError, NotRestorable
 from memoree.replication.ltx import LtxError, LtxFile, apply, restorable_boundaries
+from memoree.replication.tombstone import Tombstone
 
 RESTORE_TRIES_MAX = 5
 FOREIGN_STATES_MAX = 2
@@ -69,6 +70,8 @@ class Replica:
         self._reading: HeadReading | None = None
         """The head last followed; readers may be shown what it names."""
         self._head_was_seen = False
+        self.tombstone: Tombstone | None = None
+        """Of a tenant that was deleted, and not founded anew."""
         self._active: Generation | None = None
         self._spare: Copy | None = None
         self._changes: Changes | None = None
@@ -92,6 +95,13 @@ class Replica:
     @property
     def is_loaded(self) -> bool:
         return self._active is not None
+
+    @property
+    def history(self) -> int:
+        """That commands are for: of a deleted tenant, the one in which it may be founded anew."""
+        if self.head is not None:
+            return self.head.history
+        return self.tombstone.next_history if self.tombstone is not None else 0
 
     @property
     def head(self) -> Head | None:
@@ -150,6 +160,21 @@ class Replica:
         finally:
             del self._watchers[watcher]
 
+    async def drop_if_left(self) -> None:
+        """Keep no copy that head has left for another prefix: changes cannot bring it forward any more, and what it
+        holds may have been erased since. For a replica that nobody uses. Raises `ObjectStoreError`, and
+        `INTEGRITY_ERROR` for a damaged head."""
+        if self._reading is None:
+            return
+        try:
+            changed = await self._head_file.read_if_changed(self._reading.etag)
+        except ObjectMissing:
+            changed, left = None, True
+        else:
+            left = changed is not None and changed.head.prefix != self._prefix
+        if left and not self.is_busy:
+            self.discard()
+
     @contextmanager
     def in_use(self) -> Iterator[Replica]:
         """Keeps the replica from being evicted."""
@@ -183,7 +208,9 @@ class Replica:
             try:
                 changed = await self._head_file.read_if_changed(self._reading.etag)
             except ObjectMissing:
-                raise self._missed() from None
+                if not await self._is_deleted():
+                    raise self._missed() from None
+                changed = None
             self.head_seen_at = began
             if changed is not None:
                 await self._follow(changed)
@@ -192,14 +219,30 @@ class Replica:
         self.head_seen_at = began
         if reading is not None:
             await self._follow(reading)
+        elif await self._is_deleted():
+            return
         elif self._head_was_seen or await self._head_file.is_missing():
             raise self._missed()
         elif self._active is None:
             await self._show_empty()
 
+    async def _is_deleted(self) -> bool:
+        """Whether a head that is missing was deleted with its tenant: then nothing is kept, and nothing shown."""
+        buried = await tombstone.find(self._environment.store, self.tenant)
+        founded_anew = self._reading is not None and buried is not None and self._reading.head.history > buried.history
+        if buried is None or founded_anew or await self._head_file.is_missing():
+            return False
+        self.tombstone = buried
+        if self._head_was_seen:
+            self.discard()
+            self._reading, self._head_was_seen = None, False
+        if self._active is None:
+            await self._show_empty()
+        return True
+
     async def _follow(self, reading: HeadReading) -> None:
         """Show the state that `reading` names, by the cheapest way there is."""
-        self._head_was_seen = True
+        self._head_was_seen, self.tombstone = True, None
         schema.check_version(reading.head.schema_version)
         if reading.head.prefix is not None:
             schema.check_migrated(reading.head.schema_version)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from memoree import limits
+from memoree.database.quota import Quota
 from memoree.errors import MemoreeError
 from memoree.objects import ObjectStoreError
 from memoree.objects.blobs import tenant_directory_name
@@ -38,6 +39,7 @@ class Replicas:
         self._replicas: dict[str, Replica] = {}
         self._made = 0
         self._background = asyncio.create_task(self._refresh_active())
+        self._looking = asyncio.create_task(self._look_after_unused())
 
     def ages(self) -> ReplicaAges:
         """For the worst of the tenants in use; one that was not in use before counts from then."""
@@ -78,10 +80,17 @@ class Replicas:
             yield replica
 
     async def until(
-        self, replica: Replica, reached: Callable[[], bool], seconds: float, pace: Pace | None = None
+        self,
+        replica: Replica,
+        reached: Callable[[], bool],
+        seconds: float,
+        pace: Pace | None = None,
+        *,
+        apart_seconds: float = 0.0,
     ) -> bool:
         """Follow head until a condition holds on a replica in use; all waiters of a tenant share its looks at head.
-        The first look is at once, or when `pace` says so, which learns from it.
+        The first look is at once, or when `pace` says so, which learns from it; none begins sooner than
+        `apart_seconds` after anybody's last.
 
         Passing troubles are waited out. Raises `INTEGRITY_ERROR` when head is gone.
         """
@@ -95,17 +104,44 @@ class Replicas:
                 break
             if left <= 0:
                 return False
+            if time.monotonic() - replica.checked_at < apart_seconds:
+                continue
             looks += 1
-            try:
-                await replica.refresh(left)
-            except ObjectStoreError as error:
-                log.info("tenant %s: looking at head again: %s", replica.tenant, error)
-            except MemoreeError as error:
-                if not error.retryable:
-                    raise
+            await self._look_patiently(replica, left)
         if pace is not None:
             pace.learn(looks)
         return True
+
+    async def wait(self, replica: Replica, reached: Callable[[], bool], seconds: float) -> bool:
+        """Whether a condition holds on a replica in use, within that time. Unlike `until` it leaves looking at head to
+        the background, and does it only where that seldom does.
+
+        Passing troubles are waited out. Raises `INTEGRITY_ERROR` when head is gone.
+        """
+        deadline = time.monotonic() + seconds
+        while not (replica.is_loaded and reached()):
+            if (left := deadline - time.monotonic()) <= 0:
+                return False
+            replica.used_at = time.monotonic()
+            await replica.changed(min(left, limits.FEED_LOOK_SECONDS))
+            if time.monotonic() - replica.head_seen_at >= limits.FEED_LOOK_SECONDS:
+                await self._look_patiently(replica, max(0.0, deadline - time.monotonic()))
+        return True
+
+    async def _look_patiently(self, replica: Replica, seconds: float) -> None:
+        """Look at head, unless that fails for now."""
+        try:
+            await replica.refresh(seconds)
+        except ObjectStoreError as error:
+            log.info("tenant %s: looking at head again: %s", replica.tenant, error)
+        except MemoreeError as error:
+            if not error.retryable:
+                raise
+
+    def granted(self, tenant: str) -> Quota | None:
+        """Of a tenant in hand, whether it is used or not."""
+        replica = self._replicas.get(tenant)
+        return replica.generation.quota if replica is not None and replica.is_loaded else None
 
     def _get(self, tenant: str) -> Replica:
         replica = self._replicas.pop(tenant, None)
@@ -126,6 +162,20 @@ class Replicas:
                     replica.start_refresh()
             self._evict()
 
+    async def _look_after_unused(self) -> None:
+        """Erased text is to be on no disk for longer than need be, also where nobody reads."""
+        while True:
+            await asyncio.sleep(limits.LOCAL_COPY_LOOK_SECONDS)
+            now = time.monotonic()
+            unused = (each for each in self._replicas.values() if each.is_loaded and not self._is_active(each, now))
+            await asyncio.gather(*(self._drop_if_left(each) for each in unused))
+
+    async def _drop_if_left(self, replica: Replica) -> None:
+        try:
+            await replica.drop_if_left()
+        except (ObjectStoreError, MemoreeError) as error:
+            log.info("tenant %s: no look at head for an unused copy: %s", replica.tenant, error)
+
     def _is_active(self, replica: Replica, now: float) -> bool:
         return now - replica.used_at < ACTIVE_SECONDS
 
@@ -145,7 +195,8 @@ class Replicas:
                 del sizes[tenant]
 
     async def close(self) -> None:
-        self._background.cancel()
-        await asyncio.gather(self._background, return_exceptions=True)
+        for task in (self._background, self._looking):
+            task.cancel()
+        await asyncio.gather(self._background, self._looking, return_exceptions=True)
         await asyncio.gather(*(replica.close() for replica in self._replicas.values()))
         self._replicas.clear()

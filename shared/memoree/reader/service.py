@@ -17,7 +17,8 @@ from memoree import clock, limits
 from memoree.contents import RevisionContent
 from memoree.database import attempts
 from memoree.database.meta import Meta
-from memoree.erasures import Erasure, record
+from memoree.database.quota import Quota
+from memoree.erasures import Erasure, ErasureReceipt, deployment_receipt, record
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, UploadId, new_ulid
 from memoree.long_reads import LongReads, Stop
@@ -29,6 +30,7 @@ from memoree.operations.artifacts import locate
 from memoree.operations.call import Call
 from memoree.operations.content import StagedContent
 from memoree.operations.execute import Success, outcome_of, replay_from_snapshot, run_read
+from memoree.operations.quota import CREATE
 from memoree.operations.registry import Mutation
 from memoree.operations.view import View
 from memoree.queue import CommandQueue, QueueError
@@ -41,6 +43,7 @@ from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
 from memoree.reader.short_reads import ShortReads
 from memoree.reader.upkeep import RemoteUpkeep
+from memoree.replication.tombstone import deleted
 from memoree.service import (
     CURSOR_KEY,
     Check,
@@ -49,10 +52,10 @@ from memoree.service import (
     Request,
     read_reply,
     refusal,
-    undecided_state,
     write_pending,
     write_reply,
 )
+from memoree.tenants import Tenants
 from memoree.uploads import Uploads, group_of
 
 QUEUE_AGE_SECONDS_MAX = 5.0
@@ -220,6 +223,9 @@ class ReplicatedService:
     async def _write(self, tenant: str, request: Request, wait_seconds: float) -> Reply:
         call = request.call
         async with self._replicas.ready(tenant, strong=False) as replica:
+            founds = call.operation.name == CREATE
+            if replica.tombstone is not None and not founds:
+                raise deleted(tenant)
             if (replayed := await self._replay(tenant, replica, call)) is not None:
                 return write_reply(call, *replayed)
             group = tenant
@@ -237,7 +243,7 @@ class ReplicatedService:
                 assert call.content.data is not None
                 await self._blob_store(tenant).put(call.content.data)
             attempt_id = await self._enqueue(tenant, request, replica, group)
-            return write_reply(call, *await self._outcome(replica, attempt_id, wait_seconds))
+            return write_reply(call, *await self._outcome(replica, attempt_id, wait_seconds, founds=founds))
 
     async def _uploaded(self, tenant: str, upload_id: UploadId) -> tuple[StagedContent, str]:
         """What an upload was declared to be, and the group that the command goes to: the tenant's when there is such a
@@ -264,21 +270,25 @@ class ReplicatedService:
         return await look()
 
     async def _enqueue(self, tenant: str, request: Request, replica: Replica, group: str) -> AttemptId:
-        history = replica.head.history if replica.head is not None else 0
+        history = replica.history
         attempt_id, message = await outgoing(self._environment, tenant, request, history=history, group=group)
         await self._queue.send(message)
         return attempt_id
 
-    async def _outcome(self, replica: Replica, attempt_id: AttemptId, wait_seconds: float) -> tuple[Success, int]:
+    async def _outcome(
+        self, replica: Replica, attempt_id: AttemptId, wait_seconds: float, *, founds: bool
+    ) -> tuple[Success, int]:
         """The attempt's outcome out of the replica, so that this process reads its own write from then on.
 
-        Raises the refusal it met, or `WRITE_PENDING`.
+        Raises the refusal it met, `WRITE_PENDING`, or `FORBIDDEN` when the tenant is deleted meanwhile.
         """
         looked_at: Generation | None = None
         decided: list[tuple[Success, int] | MemoreeError] = []
 
         def reached() -> bool:
             nonlocal looked_at
+            if replica.tombstone is not None and not founds:
+                raise deleted(replica.tenant)
             if (generation := replica.generation) is not looked_at:
                 looked_at = generation
                 with generation.connection() as db:
@@ -302,10 +312,8 @@ class ReplicatedService:
         """See `memoree.service.Service.operation_status`."""
 
         def look(view: View) -> OperationStatus:
-            attempt = attempts.find(view.db, attempt_id)
-            if attempt is None:
-                return OperationStatus(undecided_state(attempt_id, clock.milliseconds(self._environment.clock())))
-            return OperationStatus.of(view.db, attempt)
+            now_ms = clock.milliseconds(self._environment.clock())
+            return OperationStatus.of(view.db, attempt_id, commit_seq=view.meta.commit_seq, now_ms=now_ms)
 
         try:
             async with self._replicas.ready(tenant, strong=True) as replica:
@@ -318,6 +326,16 @@ class ReplicatedService:
         """See `memoree.service.Service.uploads`."""
         return self._uploads
 
+    async def newer(self, tenant: str, commit_seq: int, seconds: float) -> bool:
+        """See `memoree.service.Service.newer`."""
+        try:
+            async with self._replicas.ready(tenant, strong=False) as replica:
+                return await self._replicas.wait(
+                    replica, lambda: replica.generation.meta.commit_seq > commit_seq, seconds
+                )
+        except ObjectStoreError as error:
+            raise unreachable(error) from error
+
     async def cursor_key(self) -> bytes:
         """See `memoree.service.Service.cursor_key`."""
         if self._cursor_key is None:
@@ -327,12 +345,24 @@ class ReplicatedService:
                 raise unreachable(error) from error
         return self._cursor_key
 
-    async def record_erasure(self, tenant: str, erasure: Erasure) -> None:
-        """See `memoree.service.Service.record_erasure`."""
+    async def record_erasure(self, tenant: str, erasure: Erasure, *, blobs: int) -> ErasureReceipt:
+        """See `memoree.service.Service.record_erasure`. The writer rewrites the database at the same time."""
         try:
             await record(self._environment.store, tenant, erasure)
         except ObjectStoreError as error:
             raise unreachable(error) from error
+        return deployment_receipt(self._environment.retention, self._environment.clock(), blobs=blobs)
+
+    @property
+    def tenants(self) -> Tenants:
+        """See `memoree.service.Service.tenants`."""
+        from memoree.jobs.tenant_administration import ReplicatedTenants
+
+        return ReplicatedTenants(self._environment.store, self, self._environment.deletion)
+
+    def granted(self, tenant: str) -> Quota | None:
+        """See `memoree.service.Service.granted`: as the newest state says that this process has of it."""
+        return self._replicas.granted(tenant)
 
     async def queue_lag(self, tenant: str) -> bool:
         """See `memoree.service.Service.queue_lag`."""

@@ -121,14 +121,15 @@ class HeadFile:
         there by now explains what lies beside it."""
         return await self.has_remains() and await self.read() is None
 
-    async def create(self, schema_version: int, integrity: str) -> HeadReading:
-        """Birth: the head of an empty tenant. Raises `INTEGRITY_ERROR` when the tenant has history already."""
+    async def create(self, schema_version: int, integrity: str, *, history: int = 0) -> HeadReading:
+        """Birth: the head of an empty tenant; `history` is not 0 for one that was deleted before. Raises
+        `INTEGRITY_ERROR` when there are remains of the tenant."""
         if await self.is_missing():
             raise head_missing(self.key)
         body = Head(
             write_id=new_ulid(),
             revision=0,
-            history=0,
+            history=history,
             epoch=0,
             owner=None,
             released_at=None,

@@ -8,6 +8,7 @@ from memoree.ids import AttemptId, UploadId
 from memoree.objects.blobs import check_tenant
 
 TENANTS_PREFIX = "tenants/"
+DELETED_PREFIX = "deleted/"
 
 _LEDGER_KEY = re.compile(r"/epochs/(\d{8})\.json\Z")
 _EPOCH_PREFIX = re.compile(r"ltx/(\d{8})-[0-9A-Z]{8}/")
@@ -64,6 +65,16 @@ def erasure_key(tenant: str, erasure_id: str) -> str:
 
 def erasures_prefix(tenant: str) -> str:
     return f"{tenant_prefix(tenant)}erasures/"
+
+
+def tombstone_key(tenant: str) -> str:
+    """Beside the tenants: it outlives the one it is about."""
+    return f"{DELETED_PREFIX}{check_tenant(tenant)}.json"
+
+
+def deletion_key(tenant: str) -> str:
+    """By which a deletion is confirmed; it goes with the tenant."""
+    return f"{tenant_prefix(tenant)}deletion.json"
 
 
 def job_key(tenant: str, job: str) -> str:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memoree import limits
 from memoree.errors import Code, MemoreeError
-from memoree.http.answers import HeaderList, HttpRefusal, json_answer, refusal_answer
+from memoree.http.answers import HeaderList, HttpRefusal, json_answer, plain_refusal, refusal_answer
 from memoree.http.content import CONTENT_PATH
 from memoree.http.observation import observation
 from memoree.ids import new_ulid
@@ -60,13 +60,14 @@ class WholeAnswers:
             unreachable = MemoreeError(
                 Code.TRANSPORT_ERROR, f"the store did not take a large answer: {error}", retry_after_seconds=1.0
             )
-            await refusal_answer(scope, HttpRefusal(unreachable)).send(send)
+            await refusal_answer(scope, HttpRefusal(unreachable, headers=answer.other_headers)).send(send)
 
     async def _send(self, answer: _Held, scope: Scope, send: Send) -> None:
         if answer.is_endless:
             message = f"a function cannot stream; follow the changes with {CHANGE_FEED}"
-            refusal = json_answer({"error": "not_implemented", "message": message}, HTTPStatus.NOT_IMPLEMENTED)
-            await refusal.with_headers(*answer.other_headers).send(send)
+            document = {"error": "not_implemented", "message": message}
+            refusal = plain_refusal(scope, HTTPStatus.NOT_IMPLEMENTED, document, answer.other_headers)
+            await refusal.send(send)
         elif answer.is_blob:
             await _moved(self._blob_url(answer, scope), answer.other_headers).send(send)
         elif answer.size > limits.FUNCTION_STORED_ANSWER_BYTES_MAX:

@@ -93,6 +93,9 @@ class Deliveries:
     async def stats(self) -> QueueStats:
         return await self._onward.stats()
 
+    async def scrub(self) -> None:
+        """The real queue's files are not this one's."""
+
     async def close(self) -> None:
         """The real queue stays open: it is not this one's."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from memoree.assembly import ingestion
 from memoree.serverless.container import Container, Context, seconds_to_work
 from memoree.serverless.deliveries import Deliveries, batch_answer, messages_of
-from memoree.serverless.tokens import TokensSecret
 from memoree.settings import StackSettings
 
 if TYPE_CHECKING:
@@ -22,15 +21,15 @@ log = logging.getLogger(__name__)
 class IngestSite:
     """The worker, and what became of the messages it is given."""
 
-    def __init__(self, opened: Ingestion, tokens: TokensSecret | None) -> None:
+    def __init__(self, opened: Ingestion) -> None:
         self._worker = opened.worker
         self._deliveries = Deliveries(opened.queue)
-        self._tokens = tokens
+        self._tokens = opened.tokens
 
     async def serve(self, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Raises `ValueError` for an event that is not of SQS."""
         if self._tokens is not None:
-            await self._tokens.refresh()
+            await self._tokens.refresh(if_due=True)
         messages = messages_of(event)
         self._deliveries.begin(messages)
         undecided = {message.receipt for message in await self._worker.serve(messages, seconds_max=seconds)}
@@ -44,12 +43,10 @@ class IngestSite:
 @asynccontextmanager
 async def ingest_site(settings: StackSettings) -> AsyncIterator[IngestSite]:
     """Raises `CONFIG_ERROR`. The tokens tell which tenants there are before anything was written to them."""
-    tokens = TokensSecret.named_by(settings)
-    if tokens is not None:
-        await tokens.refresh()
-        settings = settings.model_copy(update={"tokens_file": tokens.path})
-    async with ingestion(settings) as opened:
-        yield IngestSite(opened, tokens)
+    async with ingestion(settings, follows_tokens=False) as opened:
+        if opened.tokens is not None:
+            opened.tokens.require_an_answer()
+        yield IngestSite(opened)
 
 
 class IngestFunction:

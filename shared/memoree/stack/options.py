@@ -11,7 +11,8 @@ API_PROCESSES_DEFAULT = 1
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """`port` and `metrics_port` 0 mean any free one. `tokens_file` None means the one generated in `data_dir`.
+    """`port` and `metrics_port` 0 mean any free one. `tokens_file` is a path or `s3://bucket/key`; None means the one
+    that the environment names, or else the one generated in `data_dir`.
 
     `rate_per_second` and `rate_burst` None mean the defaults. `overrides` are further `MEMOREE_…` settings for the
     children, such as the intervals of `memoree.settings.StackSettings`.
@@ -22,7 +23,7 @@ class UpOptions:
     port: int = 0
     metrics_port: int = 0
     detach: bool = False
-    tokens_file: Path | None = None
+    tokens_file: str | None = None
     rate_per_second: float | None = None
     rate_burst: int | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from memoree.errors import MemoreeError
+from memoree.redaction import hide_secrets_of
 from memoree.stack.leaving import leave
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def configure_logging() -> None:
     logging.getLogger().setLevel(os.environ.get("MEMOREE_LOG_LEVEL", "INFO").upper())  # also where a host logs already
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    hide_secrets_of(os.environ)
 
 
 def main(argv: list[str]) -> int:

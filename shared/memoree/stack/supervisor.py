@@ -15,6 +15,8 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -29,7 +31,8 @@ from memoree.stack.keeper import RESTART_SECONDS_MAX, RESTART_SECONDS_MIN, STABL
 from memoree.stack.options import UpOptions
 from memoree.stack.ports import LOOPBACK
 from memoree.stack.seaweedfs import SeaweedServer
-from memoree.stack.tokens import ensure_tokens_file
+from memoree.stack.tokens import ensure_tokens, ensure_tokens_file
+from memoree.tokens.places import FILE_VARIABLE, Access, TokensObject, TokensPlace, named_place
 
 READY_SECONDS_MAX = 30.0
 READY_POLL_SECONDS = 0.05
@@ -39,6 +42,7 @@ CLIENT_STOP_SECONDS = 1.5
 WRITER_STOP_SECONDS = 2.5
 LISTEN_BACKLOG = 1024
 DEPLOYMENT_NAME = "deployment.env"
+TOKENS_NAME = "tokens.json"
 
 Say = Callable[[str], None]
 Announce = Callable[[Mapping[str, Any]], None]
@@ -57,7 +61,6 @@ class Supervisor:
         self._announce = announce
         self._data = options.data_dir.absolute()
         self._store = SeaweedServer(self._data / "seaweedfs")
-        self._tokens_file = (options.tokens_file or self._data / "tokens.json").absolute()
         self._stopping = asyncio.Event()
         self._writer: Keeper | None = None
         self._ingest: Keeper | None = None
@@ -65,6 +68,7 @@ class Supervisor:
         self._apis: list[Keeper] = []
         self._sockets: list[socket.socket] = []
         self._instance: Instance
+        self._tokens: TokensPlace
         self._state: dict[str, Any] = {}
 
     async def run(self) -> None:
@@ -83,10 +87,9 @@ class Supervisor:
     # --- starting -----------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        if self._options.tokens_file is None:
-            ensure_tokens_file(self._tokens_file)
-        if not (tokens := Tokens(self._tokens_file).check()).ok:
-            raise MemoreeError(Code.CONFIG_ERROR, f"nobody could use the stack: {self._tokens_file}: {tokens.detail}")
+        self._tokens = self._tokens_place()
+        if not (in_the_store := isinstance(self._tokens, TokensObject)):
+            await self._unless_stopped(self._check_tokens())
         main_socket = self._bind(self._options.port)
         metrics_sockets = [
             self._bind(self._options.metrics_port + number if self._options.metrics_port else 0)
@@ -96,6 +99,8 @@ class Supervisor:
         await self._unless_stopped(self._store.start())
         self._say("proving the store: create-only writes, compare-and-swap, a canary")
         await self._unless_stopped(self._prove_store())
+        if in_the_store:
+            await self._unless_stopped(self._check_tokens())
         self._write_deployment()
         self._say("starting the writer")
         self._writer = self._keep("supervised-writer", [])
@@ -108,7 +113,28 @@ class Supervisor:
         self._state = self._whereabouts(main_socket, metrics_sockets)
         self._publish()
         self._announce(self._state)
-        self._say(f"ready; the token is in {self._tokens_file}")
+        self._say(f"ready; the token is in {self._tokens}")
+
+    def _tokens_place(self) -> TokensPlace:
+        """Raises `CONFIG_ERROR`."""
+        named = {} if self._options.tokens_file is None else {FILE_VARIABLE: self._options.tokens_file}
+        place = named_place({**os.environ, **self._options.overrides, **named})
+        if place is None:
+            ensure_tokens_file(place := self._data / TOKENS_NAME)
+        return place.absolute() if isinstance(place, Path) else place
+
+    async def _check_tokens(self) -> None:
+        """Raises `CONFIG_ERROR` for tokens that open nothing; in the object store there are some afterwards."""
+        place = self._tokens
+        if isinstance(place, TokensObject):
+            place = replace(place, access=Access.from_environment(self._environment()))
+        tokens = Tokens(place)
+        async with tokens.opened(followed=False):
+            if isinstance(place, TokensObject):
+                await ensure_tokens(tokens.source)
+                await tokens.refresh()
+            if not (found := tokens.check()).ok:
+                raise MemoreeError(Code.CONFIG_ERROR, f"nobody could use the stack: {place}: {found.detail}")
 
     async def _prove_store(self) -> None:
         async with S3Store(self._store.settings) as store:
@@ -151,14 +177,17 @@ class Supervisor:
             "MEMOREE_INGEST_QUEUE_URL": f"sqlite://{self._data / 'ingest.sqlite3'}",
             "MEMOREE_RUNTIME_DIR": str(self._data / "runtime"),
             "MEMOREE_BLOB_STORE_NAME": "seaweedfs",
-            "MEMOREE_TOKENS_FILE": str(self._tokens_file),
+            "MEMOREE_API_DELETES_TENANTS": "true",
             "MEMOREE_API_PROCESSES": str(self._options.api_processes),
         }
         if self._options.rate_per_second is not None:
             settings["MEMOREE_RATE_PER_SECOND"] = str(self._options.rate_per_second)
         if self._options.rate_burst is not None:
             settings["MEMOREE_RATE_BURST"] = str(self._options.rate_burst)
-        return {**settings, **self._options.overrides}
+        settings |= self._options.overrides
+        if isinstance(self._tokens, Path | TokensObject):
+            settings[FILE_VARIABLE] = str(self._tokens)
+        return settings
 
     def _bind(self, port: int) -> socket.socket:
         bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -204,7 +233,7 @@ class Supervisor:
             "bucket": self._store.bucket,
             "data_dir": str(self._data),
             "runtime_dir": self._settings()["MEMOREE_RUNTIME_DIR"],
-            "tokens_file": str(self._tokens_file),
+            "tokens_file": str(self._tokens),
             "pid": os.getpid(),
         }
 

@@ -1,15 +1,13 @@
-"""The tokens file a fresh stack gets: one token, for everything, readable by its owner alone."""
+"""The tokens a fresh stack gets: one, for everything, readable by its owner alone."""
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
-import orjson
-
 from memoree.private_file import write_private
+from memoree.tokens.document import Document, encode, new_secret
+from memoree.tokens.source import TokensSource
 
-TOKEN_BYTES = 32
 TENANT = "local"
 SCOPES = ["recall", "ingest", "forget", "inbox", "admin"]
 
@@ -18,5 +16,15 @@ def ensure_tokens_file(path: Path) -> None:
     """Create the file (0600) unless it is there; an existing one is never touched."""
     if path.exists():
         return
-    entry = {secrets.token_urlsafe(TOKEN_BYTES): {"tenant": TENANT, "scopes": SCOPES}}
-    write_private(path, orjson.dumps(entry, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    write_private(path, encode(_generated()))
+
+
+async def ensure_tokens(source: TokensSource) -> None:
+    """As `ensure_tokens_file`, where they are kept elsewhere: unless there is an entry. Raises `CONFIG_ERROR` and
+    `TRANSPORT_ERROR`."""
+    generated = _generated()
+    await source.update(lambda document: document or generated)
+
+
+def _generated() -> Document:
+    return {new_secret(): {"tenant": TENANT, "scopes": SCOPES}}

@@ -13,7 +13,7 @@ import apsw
 
 from memoree import clock
 from memoree.backup.database import open_copy
-from memoree.database import index, meta
+from memoree.database import index, integrity, meta
 from memoree.database.connection import open_writer
 from memoree.database.schema import SCHEMA_VERSION, create_or_migrate
 from memoree.erasures import Erasure
@@ -69,6 +69,7 @@ def read_archive(file: BinaryIO, database: Path, tenant: str, put: PutObject) ->
         create_or_migrate(db)
         with db:  # no migration from a schema that was exported does
             index.rebuild(db)
+            _set_held(db)
     return Imported(header.commit_seq, sum(rows.values()), blobs)
 
 
@@ -94,6 +95,12 @@ def _set_counters(db: apsw.Connection, header: Header) -> None:
     counters.integrity = bytes.fromhex(header.integrity)
     meta.write(db, counters)
     db.execute("UPDATE meta SET covered_batch = 0, covered_at = ?", (clock.stored(clock.utc_now()),))
+
+
+def _set_held(db: apsw.Connection) -> None:
+    counters, found = meta.read(db), integrity.recount(db)
+    counters.held_rows, counters.held_bytes = found.held_rows, found.held_bytes
+    meta.write(db, counters)
 
 
 def check(database: Path, audit: BlobAudit) -> None:

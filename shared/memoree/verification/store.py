@@ -11,7 +11,7 @@ import apsw
 
 from memoree import limits
 from memoree.database import integrity
-from memoree.database.connection import scalar
+from memoree.database.connection import one, scalar
 from memoree.objects.audit import BlobAudit, BlobRef
 from memoree.verification import (
     bodies,
@@ -34,7 +34,7 @@ _REFERENCED = """
     SELECT blob_hash, max(size_bytes) FROM artifact_revisions WHERE body IS NULL
     GROUP BY blob_hash ORDER BY blob_hash
 """
-_STORED_SUM = "SELECT integrity FROM meta"
+_STORED_SUM = "SELECT integrity, held_rows, held_bytes FROM meta"
 _COUNTS = {
     "artifact_revisions": "SELECT count(*) FROM artifact_revisions",
     "claim_revisions": "SELECT count(*) FROM claim_revisions",
@@ -94,10 +94,14 @@ def _issues(db: apsw.Connection, blobs: BlobAudit) -> Iterator[Issue]:
 
 
 def _sum_issues(db: apsw.Connection) -> Iterator[Issue]:
-    stored, found = scalar(db, _STORED_SUM), integrity.recompute(db)
-    if stored != found:
+    stored, held_rows, held_bytes = one(db, _STORED_SUM) or (None, None, None)
+    found = integrity.recount(db)
+    if stored != found.to_bytes():
         told = stored.hex() if stored else "nothing"
-        yield Issue("integrity_sum", "store", f"the tables add up to {found.hex()}, the store says {told}")
+        yield Issue("integrity_sum", "store", f"the tables add up to {found.to_bytes().hex()}, the store says {told}")
+    for what, told, counted in (("rows", held_rows, found.held_rows), ("bytes", held_bytes, found.held_bytes)):
+        if told != counted:
+            yield Issue("counters", "store", f"say that {told} {what} are held; the tables hold {counted}")
 
 
 _CHECKS: Mapping[str, Callable[[apsw.Connection], Iterator[Issue]]] = {

@@ -89,7 +89,8 @@ def adopt(db: apsw.Connection, present: Present, adoption: Adoption) -> Adopted:
             payload={"from": present.commit_seq, "to": past.commit_seq, **adoption.asked},
         )
         erased = erase_again(tx, adoption.erasures)
-        counters = replace(tx.meta, integrity=tx.sum.to_bytes())
+        counters = replace(tx.meta)
+        tx.sum.keep_in(counters)
         meta.write(db, counters)
         db.execute("COMMIT")
     except BaseException:
@@ -122,7 +123,7 @@ def _transaction(db: apsw.Connection, present: Present, adoption: Adoption) -> T
         meta=counters,
         now=now,
         presence=ProvedBlobs(),
-        sum=integrity.Sum(past.integrity),
+        sum=integrity.Sum.of(past),
     )
 
 

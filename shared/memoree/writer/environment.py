@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from memoree import limits
 from memoree.clock import Clock, utc_now
+from memoree.database.quota import NONE, Quota
 from memoree.objects import ObjectStore
 from memoree.operations.view import ServiceFacts
 from memoree.process_directory import ProcessDirectory
@@ -37,3 +38,5 @@ class WriterEnvironment:
     timings: WriterTimings = field(default_factory=WriterTimings)
     tenants_held_max: int = limits.TENANTS_HELD_MAX
     clock: Clock = utc_now
+    quota_default: Quota = NONE
+    """Of tenants that have none of their own."""

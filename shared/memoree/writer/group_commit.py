@@ -26,6 +26,7 @@ from memoree.crashpoints import reach
 from memoree.database import attempts, integrity, meta
 from memoree.database.attempts import Attempt
 from memoree.database.connection import one, scalar
+from memoree.database.quota import NONE, Quota
 from memoree.database.schema import check_version
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId
@@ -72,6 +73,7 @@ class GroupCommitter:
     blobs: BlobReader
     facts: ServiceFacts
     clock: Clock = clock.utc_now
+    quota_default: Quota = NONE
 
     def commit(self, commands: Sequence[Command], presence: BlobPresence) -> Committed:
         """Decide every command that is not decided yet and commit. An exception that is no refusal rolls the
@@ -143,7 +145,8 @@ class GroupCommitter:
             meta=replace(counters),
             now=batch.now,
             presence=presence,
-            sum=integrity.Sum(counters.integrity),
+            sum=integrity.Sum.of(counters),
+            quota_default=self.quota_default,
         )
         try:
             with self._undone_when_refused(savepoint=savepoint):
@@ -152,7 +155,7 @@ class GroupCommitter:
         except MemoreeError as error:
             return _refused(command.attempt_id, counters, error, status="refused")
         counters.commit_seq, counters.hlc = tx.meta.commit_seq, tx.meta.hlc
-        counters.integrity = tx.sum.to_bytes()
+        tx.sum.keep_in(counters)
         return Attempt(
             attempt_id=command.attempt_id,
             status="applied",

@@ -25,15 +25,16 @@ from memoree.database.connection import open_writer
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, new_ulid
-from memoree.objects import ObjectStoreError, PreconditionFailed
+from memoree.objects import ObjectMissing, ObjectStoreError, PreconditionFailed
 from memoree.objects.blobs import BlobStore, tenant_directory_name
 from memoree.objects.loop_blobs import LoopBlobs
 from memoree.operations.view import BlobPresence
-from memoree.replication import layout
+from memoree.replication import layout, tombstone
 from memoree.replication.head import Head, HeadFile, HeadLost, HeadReading
 from memoree.replication.lineage import LedgerEntry, ledger_entry
 from memoree.replication.litestream import LitestreamGone, NotRestorable, SyncAmbiguous
 from memoree.replication.ltx import LtxName, parse_name, restorable_boundaries
+from memoree.replication.tombstone import TenantDeleted
 from memoree.writer.environment import WriterEnvironment
 from memoree.writer.group_commit import Committed, GroupCommitter
 from memoree.writer.origin import Origin
@@ -117,15 +118,21 @@ class Reign:
         unleased: bool = False,
         reaped_owner: str | None = None,
         origin: Origin | None = None,
+        asked_history: int = 0,
     ) -> Reign:
         """Take the tenant over as a new epoch, or give birth to it. The lease of `reaped_owner`, an ended reign of
         the caller's own, is not waited for, and with `unleased` nobody's is: for a supervisor that reaped its own
         writer. The epoch's compare-and-swap is the fence either way. With an `origin` the epoch begins with that in
         place of what is there, all at once, when this returns; should it fail, nothing has changed but the number.
 
-        Raises `LeaseHeld`, `HeadLost` (a rival was faster), `StoreUnavailable`, and `MemoreeError` for damage.
+        A tenant that was deleted is founded anew with an `origin`, or when `asked_history`, the newest of the commands
+        that ask for it, is one after the deletion.
+
+        Raises `LeaseHeld`, `HeadLost` (a rival was faster), `TenantDeleted`, `StoreUnavailable`, and `MemoreeError` for
+        damage.
         """
-        reading = await cls._claim(tenant, environment, unleased=unleased, reaped_owner=reaped_owner)
+        founds = None if origin is not None else asked_history
+        reading = await cls._claim(tenant, environment, founds, unleased=unleased, reaped_owner=reaped_owner)
         reach("takeover_claimed")
         reign = cls(tenant, environment, reading)
         reign._heartbeat = asyncio.create_task(reign._renew_lease())
@@ -139,13 +146,22 @@ class Reign:
 
     @staticmethod
     async def _claim(
-        tenant: str, environment: WriterEnvironment, *, unleased: bool, reaped_owner: str | None
+        tenant: str,
+        environment: WriterEnvironment,
+        asked_history: int | None,
+        *,
+        unleased: bool,
+        reaped_owner: str | None,
     ) -> HeadReading:
         """Step 1: from its success on, the old writer can no longer commit."""
         head_file = HeadFile(environment.store, layout.tenant_prefix(tenant))
         reading = await head_file.read()
         if reading is None:
-            reading = await head_file.create(schema.SCHEMA_VERSION, schema.EMPTY_INTEGRITY.hex())
+            buried = await tombstone.find(environment.store, tenant)
+            if buried is not None and asked_history is not None and asked_history <= buried.history:
+                raise TenantDeleted(f"it was deleted at {buried.deleted_at}")
+            history = buried.next_history if buried is not None else 0
+            reading = await head_file.create(schema.SCHEMA_VERSION, schema.EMPTY_INTEGRITY.hex(), history=history)
         schema.check_version(reading.head.schema_version)
         left = reading.lease_seconds_left(environment.timings.lease_ttl)
         if left > 0 and not unleased and reading.head.owner != reaped_owner:
@@ -177,6 +193,9 @@ class Reign:
         self._progress()
         reach("takeover_restored")
         counters = await self._in_thread(self._open_database)
+        if parent is None:
+            counters.history = self.head.history
+            await self._in_thread(meta.write, self._connection, counters)
         self._check_not_behind(counters, parent)
         kind = "takeover" if parent is not None else "birth"
         return Parentage(kind, counters.epoch, parent_txid, counters.batch)
@@ -223,6 +242,7 @@ class Reign:
             LoopBlobs(BlobStore(self._environment.store, self.tenant), self._loop),
             self._environment.facts,
             self._environment.clock,
+            self._environment.quota_default,
         )
         return meta.read(self._db)
 
@@ -325,6 +345,10 @@ class Reign:
                 raise
             raise BatchFailed(f"deciding a batch failed: {error!r}") from error
 
+    async def is_compact(self) -> bool:
+        """Whether the database was rewritten since the last erasure; only a new reign does that."""
+        return await self._in_thread(compaction.is_compact, self._connection)
+
     def has_decided(self, attempt_id: AttemptId) -> bool:
         """Whether the attempt is decided already, covered or not."""
         return attempts.find(self._connection, attempt_id) is not None
@@ -417,6 +441,16 @@ class Reign:
         """Another writer reigns: stop uploading before anything else. A clean stop would upload once more."""
         self._lost = True
         await self._litestream.kill()
+
+    async def is_overtaken(self) -> bool:
+        """Whether another reign has begun, so that nobody needs this copy any more. A reign that is not settled learns
+        of it by its heartbeat; of a settled one it is a look at head, which raises `ObjectStoreError`."""
+        if not self.settled:
+            return self._lost
+        try:
+            return await self._head_file.read_if_changed(self._head.etag) is not None
+        except ObjectMissing:
+            return True
 
     # --- resting and ending -------------------------------------------------------------------------------------
 

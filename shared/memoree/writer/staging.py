@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -81,6 +82,14 @@ async def stage(store: ObjectStore, tenant: str, messages: Sequence[Message]) ->
         proved,
         [layout.parked_command_key(tenant, check.attempt_id) for check in checks],
     )
+
+
+def history_in(message: Message) -> int:
+    """The history that a command is for; that of the first, where the message does not say it or the command is
+    parked."""
+    with suppress(orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return int(orjson.loads(message.body)["history"])
+    return 0
 
 
 class ParkedCommandLost(Exception):

@@ -8,15 +8,18 @@ import time
 from collections.abc import Sequence
 
 from memoree import limits
+from memoree.command import ClaimCheck
 from memoree.crashpoints import reach
 from memoree.errors import Code, MemoreeError
 from memoree.objects import ObjectStoreError
-from memoree.queue import RECEIVE_COUNT_MAX, CommandQueue, Message
-from memoree.replication import layout
+from memoree.operations.registry import Mutation
+from memoree.queue import RECEIVE_COUNT_MAX, CommandQueue, Message, QueueError
+from memoree.replication import layout, tombstone
 from memoree.replication.head import HeadFile, HeadLost
+from memoree.replication.tombstone import TenantDeleted
 from memoree.writer.environment import WriterEnvironment
 from memoree.writer.reign import BatchFailed, LeaseHeld, Reign
-from memoree.writer.staging import Staged, UnknownCommand, mark_try, stage
+from memoree.writer.staging import Staged, UnknownCommand, history_in, mark_try, stage
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,9 @@ OUTAGE_SHARE = 0.1
 """An outage is tried again after this share of the time that it has lasted."""
 FAULT_BACK_OFF_SECONDS = (0.0, 0.3, 1.0, 3.0, 10.0)
 """After faults in a row that ended the reign: every new one costs a restore and an upload of the whole database."""
+
+SCRUB_PAUSES_SECONDS = (0.2, 1.0, 3.0)
+"""After which the queue's file is rewritten again, when others kept it busy."""
 
 
 class TenantActor:
@@ -89,6 +95,9 @@ class TenantActor:
             except HeadLost as lost:
                 await self._end_reign()
                 await self._give_back(messages, 0.0, lost)
+            except TenantDeleted as gone:
+                log.warning("tenant %s: %d messages are dropped: %s", self.tenant, len(messages), gone)
+                await self._queue.ack(messages)
             except BatchFailed as failed:
                 log.exception("tenant %s: a batch was rolled back", self.tenant)
                 await self._give_back(messages, 0.0, failed)
@@ -115,6 +124,8 @@ class TenantActor:
                 await self._queue.ack(messages)
                 reach("acked")
                 await self._remove_parked(staged.parked)
+                if _may_have_erased(staged):
+                    await self._scrub_queue()
 
     async def migrate(self) -> None:
         """Hold the tenant's reign: beginning one brings its database to this program's schema. Raises `LeaseHeld`,
@@ -123,10 +134,15 @@ class TenantActor:
             await self._held_reign()
 
     async def _apply(self, messages: Sequence[Message]) -> Staged:
-        """When this returns, every command of the messages is decided and covered."""
+        """When this returns, every command of the messages is decided and covered. Raises `TenantDeleted` when none of
+        them is for the tenant as it may be founded anew; nothing of them is left then."""
         reach("received")
+        if not self.holds_lease:
+            await self._require_not_deleted(messages)
         staged = await stage(self._environment.store, self.tenant, messages)
         reach("staged")
+        if staged.commands or staged.refusals:
+            await self._held_reign(max((command.history for command in staged.commands), default=0))
         for attempt_id, error in staged.refusals:
             reign = await self._held_reign()
             await reign.refuse(attempt_id, error)
@@ -135,7 +151,43 @@ class TenantActor:
         elif staged.commands:
             reign = await self._held_reign()
             await reign.commit(staged.commands, staged.blobs)
+        if _may_have_erased(staged):
+            await self._rewrite()
         return staged
+
+    async def _require_not_deleted(self, messages: Sequence[Message]) -> None:
+        """Before anything is staged, which may put a blob back. Raises `TenantDeleted`."""
+        store = self._environment.store
+        if await HeadFile(store, layout.tenant_prefix(self.tenant)).read() is not None:
+            return
+        buried = await tombstone.find(store, self.tenant)
+        if buried is None or any(history_in(message) > buried.history for message in messages):
+            return
+        checks = (ClaimCheck.of(message.body) for message in messages)
+        keys = [layout.parked_command_key(check.tenant, check.attempt_id) for check in checks if check is not None]
+        await self._remove_parked(keys)
+        raise TenantDeleted(f"it was deleted at {buried.deleted_at}")
+
+    async def _rewrite(self) -> None:
+        """After an erasure, begin a new epoch. Free pages, the log and Litestream's own files of this one hold what was
+        erased, whatever is done to the rows (decision 0018); readers leave their copies for a new prefix. Before the
+        messages are acknowledged: should it be broken off, they come again."""
+        if await (await self._held_reign()).is_compact():
+            return
+        await self._end_reign()
+        await self._held_reign()
+        reach("rewritten")
+
+    async def _scrub_queue(self) -> None:
+        """The commands told what to erase, and earlier ones what it was."""
+        for seconds in SCRUB_PAUSES_SECONDS:
+            try:
+                await self._queue.scrub()
+            except QueueError as error:
+                log.warning("tenant %s: what was acknowledged is still in the queue: %s", self.tenant, error)
+                await asyncio.sleep(seconds)
+            else:
+                return
 
     async def _remove_parked(self, keys: Sequence[str]) -> None:
         """The commands are acknowledged, nobody reads them again; what is left is removed by lifecycle."""
@@ -163,8 +215,8 @@ class TenantActor:
                     await store.delete(mark)  # the store was at fault, not the command
                     raise
 
-    async def _held_reign(self) -> Reign:
-        """The reign in force: kept, continued after settling, or newly taken."""
+    async def _held_reign(self, asked_history: int = 0) -> Reign:
+        """The reign in force: kept, continued after settling, or newly taken. Raises as `Reign.begin`."""
         if self._reign is not None and self._reign.settled:
             try:
                 await self._reign.resume()
@@ -172,7 +224,11 @@ class TenantActor:
                 await self._end_reign()
         if self._reign is None:
             self._reign = await Reign.begin(
-                self.tenant, self._environment, unleased=self._unleased, reaped_owner=self._reaped_owner
+                self.tenant,
+                self._environment,
+                unleased=self._unleased,
+                reaped_owner=self._reaped_owner,
+                asked_history=asked_history,
             )
             self._unleased = False
         return self._reign
@@ -181,6 +237,20 @@ class TenantActor:
         """Release the lease, if one is held; the epoch may be continued. A reign that cannot is ended."""
         async with self._turn:
             await self._settle()
+
+    async def drop_if_overtaken(self) -> None:
+        """Keep no database that somebody else has taken over: what it holds may have been erased since. Never waits for
+        the work at hand, which finds out by itself."""
+        if self._turn.locked():
+            return
+        async with self._turn:
+            try:
+                overtaken = self._reign is not None and await self._reign.is_overtaken()
+            except (ObjectStoreError, MemoreeError) as error:
+                log.info("tenant %s: no look at who reigns: %s", self.tenant, error)
+                return
+            if overtaken:
+                await self._end_reign()
 
     async def abandon(self) -> None:
         """Keep nothing, and leave the lease to run out."""
@@ -230,6 +300,11 @@ class TenantActor:
         self.blocked_until = now + seconds
         self._lease_is_held = False
         await self._queue.set_visibility(messages, seconds)
+
+
+def _may_have_erased(staged: Staged) -> bool:
+    operations = (command.call.operation for command in staged.commands)
+    return any(isinstance(operation, Mutation) and operation.rewrites for operation in operations)
 
 
 _POISONED = MemoreeError(

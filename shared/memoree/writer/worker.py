@@ -67,6 +67,8 @@ class WriterWorker:
         housekeeping = asyncio.create_task(self._keep_house())
         sweeping = asyncio.create_task(self._sweep_uploads())
         migrating = asyncio.create_task(migrate_outdated(self._environment.store, self._migrate))
+        dropping = asyncio.create_task(self._drop_overtaken())
+        scrubbing = asyncio.create_task(self._scrub_queue())
         watching = asyncio.create_task(self._watch_leases())
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -82,12 +84,13 @@ class WriterWorker:
                     break
                 await self._dispatch(receiving.result())
         finally:
-            for task in (stopping, sweeping, migrating, watching, *self._verifying):
+            for task in (stopping, sweeping, migrating, watching, dropping, scrubbing, *self._verifying):
                 task.cancel()
             await asyncio.gather(*self._in_hand, *self._verifying, return_exceptions=True)
             housekeeping.cancel()
             settling = [self._settling] if self._settling is not None else []
-            await asyncio.gather(housekeeping, sweeping, migrating, watching, *settling, return_exceptions=True)
+            loops = (housekeeping, sweeping, migrating, watching, dropping, scrubbing)
+            await asyncio.gather(*loops, *settling, return_exceptions=True)
             await asyncio.gather(*(actor.close() for actor in self._actors.values()), return_exceptions=True)
 
     async def serve(self, messages: Sequence[Message], seconds: float) -> None:
@@ -233,6 +236,22 @@ class WriterWorker:
         while True:
             await asyncio.sleep(LEASE_LOOK_SECONDS)
             await asyncio.gather(*(actor.look_at_lease() for actor in self._actors.values() if actor.waits_for_lease))
+
+    async def _scrub_queue(self) -> None:
+        """Of what a writer acknowledged and did not live to scrub. Later, where there is a backlog."""
+        while True:
+            try:
+                stats = await self._queue.stats()
+                if not stats.waiting + stats.in_flight:
+                    return await self._queue.scrub()
+            except QueueError as error:
+                log.info("the queue is not rewritten yet: %s", error)
+            await asyncio.sleep(limits.LOCAL_COPY_LOOK_SECONDS)
+
+    async def _drop_overtaken(self) -> None:
+        while True:
+            await asyncio.sleep(limits.LOCAL_COPY_LOOK_SECONDS)
+            await asyncio.gather(*(actor.drop_if_overtaken() for actor in self._actors.values()))
 
     async def _extend_in_hand(self, seconds: float) -> None:
         for messages in [*self._in_hand.values(), *self._verifying.values()]:

@@ -13,10 +13,11 @@ from starlette.types import Receive, Scope, Send
 from memoree import limits
 from memoree.envelope import Envelope, WireModel, load_json, parse
 from memoree.errors import MemoreeError
-from memoree.http.answers import Answer, HeaderList, HttpRefusal, header, header_values
+from memoree.http.answers import Answer, HeaderList, HttpRefusal, header_values
 from memoree.http.auth import Principal
 from memoree.http.body import JSON_TYPES, BodyReader, ClientDisconnected, check_body_type, check_density, send_answer
 from memoree.http.gate import Admission, Gate
+from memoree.http.memoryprotocol.measured import VerbMetrics
 from memoree.http.memoryprotocol.refusals import VALIDATE, Refusal, refuse
 from memoree.http.metrics import Metrics
 from memoree.http.observation import CODE_OK, observation
@@ -55,6 +56,7 @@ class Door:
     services: ServiceHolder
     gate: Gate
     metrics: Metrics
+    measured: VerbMetrics
     bodies: BodyReader
 
     async def ask(
@@ -98,19 +100,17 @@ class Endpoint:
         self.door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = _request_id(scope)
+        headers: HeaderList = ()
         try:
             admission = self.door.gate.admit(scope, needs=self.scope_name)
-            headers += admission.headers
+            headers = admission.headers
             answer = await self.serve(scope, receive, send, admission)
         except ClientDisconnected:
             return
-        except Refusal as refused:
-            answer = self.refused(scope, refused, headers)
-        except HttpRefusal as refused:
-            answer = self.refused(scope, Refusal.of_http(refused), headers)
-        except MemoreeError as error:
-            answer = self.refused(scope, Refusal.of(error), headers)
+        except (Refusal, HttpRefusal, MemoreeError) as error:
+            refused = Refusal.of_any(error)
+            observation(scope).code = refused.code
+            answer = refused.answer(scope, headers)
         else:
             if answer is None:
                 return
@@ -121,10 +121,6 @@ class Endpoint:
     async def serve(self, scope: Scope, receive: Receive, send: Send, admission: Admission) -> Answer | None:
         """The answer, or `None` where it was sent already. Raises `Refusal`, `HttpRefusal`, `MemoreeError`."""
         raise NotImplementedError
-
-    def refused(self, scope: Scope, refusal: Refusal, headers: HeaderList) -> Answer:
-        observation(scope).code = refusal.code
-        return refusal.answer(headers)
 
     async def body(self, scope: Scope, receive: Receive, model: type[Input]) -> Input:
         """The body as the route's model. Raises 415, 413, 400 for what is no JSON, and 422 for another shape."""
@@ -155,12 +151,3 @@ def _decoded(raw: bytes) -> Any:
         return load_json(raw)
     except MemoreeError as error:
         refuse(400, VALIDATE, error.message)
-
-
-def _request_id(scope: Scope) -> HeaderList:
-    """The caller's `X-Request-Id`, told again and kept for the log; one of ours where there is none."""
-    given = header(scope, b"x-request-id")
-    request_id = given if given is not None and 0 < len(given) <= limits.REQUEST_ID_BYTES_MAX else None
-    told = request_id if request_id is not None and request_id.isascii() else f"req_{new_ulid()}".encode()
-    observation(scope).request_id = told.decode()
-    return ((b"x-request-id", told),)

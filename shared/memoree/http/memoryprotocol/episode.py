@@ -22,7 +22,8 @@ class EpisodeEndpoint(Endpoint):
         except ValueError as error:
             refuse(400, "invalid_episode_id", f"the id of an episode {error}")
         try:
-            found = await self.door.ask(admission.principal, GET, {"id": episode_id})
+            with self.door.measured.handled():
+                found = await self.door.ask(admission.principal, GET, {"id": episode_id})
         except MemoreeError as error:
             if error.code is not Code.NOT_FOUND:
                 raise

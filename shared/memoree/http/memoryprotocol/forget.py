@@ -13,6 +13,7 @@ from memoree.episodes.targets import Target
 from memoree.erasures import Erasure
 from memoree.errors import Code, MemoreeError
 from memoree.http.answers import Answer, json_answer
+from memoree.http.auth import Principal
 from memoree.http.gate import Admission
 from memoree.http.memoryprotocol.door import Endpoint
 from memoree.http.memoryprotocol.refusals import VALIDATE, refuse
@@ -44,23 +45,25 @@ class ForgetEndpoint(Endpoint):
     scope_name = "forget"
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, admission: Admission) -> Answer:
-        wanted = await self.body(scope, receive, ForgetBody)
-        asked: dict[str, Any] = {
-            **wanted.model_dump(exclude={"confirmation_token"}),
-            "actor": admission.principal.agent,
-        }
+        wanted, principal = await self.body(scope, receive, ForgetBody), admission.principal
+        key = self.key(scope)
+        with self.door.measured.forget(principal.tenant, wanted.target, hard=wanted.hard):
+            return await self._forgotten(wanted, principal, key)
+
+    async def _forgotten(self, wanted: ForgetBody, principal: Principal, key: str | None) -> Answer:
+        asked: dict[str, Any] = {**wanted.model_dump(exclude={"confirmation_token"}), "actor": principal.agent}
         if wanted.hard:
             receipt = _receipt(wanted.confirmation_token)
             asked["confirmed_by"] = {"target": receipt.target.model_dump(), "audit_lsn": receipt.audit_lsn}
         try:
-            found = await self.door.ask(admission.principal, FORGET, asked, key=self.key(scope))
+            found = await self.door.ask(principal, FORGET, asked, key=key)
         except MemoreeError as error:
             _refuse(error)
         receipt_told = {name: each for name, each in found.value.items() if name not in ("commit_seq", "created")}
         receipt_told["target"] = wanted.target.model_dump()
         if (erasure := receipt_told.get("erasure")) is not None:
-            await self.door.services.service.record_erasure(
-                admission.principal.tenant,
+            kept = await self.door.services.service.record_erasure(
+                principal.tenant,
                 Erasure(
                     erasure_id=erasure["erasure_id"],
                     at=erasure["at"],
@@ -68,7 +71,9 @@ class ForgetEndpoint(Endpoint):
                     entities=tuple(erasure["entities"]),
                     blobs=(),
                 ),
+                blobs=erasure["blobs"],
             )
+            receipt_told |= kept.to_wire()
         return json_answer(receipt_told, headers=found.headers)
 
 

@@ -35,6 +35,8 @@ class IngestEndpoint(Endpoint):
             "content": {"type": "text", "data": wanted.content},
             "actor": admission.principal.agent,
         }
-        stored = await self.door.ask(admission.principal, INGEST, episode, key=self.key(scope))
-        lag = await self.door.services.service.queue_lag(admission.principal.tenant)
+        key, tenant = self.key(scope), admission.principal.tenant
+        with self.door.measured.ingest(tenant):
+            stored = await self.door.ask(admission.principal, INGEST, episode, key=key)
+            lag = await self.door.services.service.queue_lag(tenant)
         return json_answer({"lsn": stored.value["lsn"], "queue_lag_warn": lag}, headers=stored.headers)

@@ -48,20 +48,26 @@ class RecallEndpoint(Endpoint):
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, admission: Admission) -> Answer | None:
         wanted = await self.body(scope, receive, RecallBody)
+        work = self._measured(admission.principal, wanted)
+        if sse.is_wanted(scope):
+            return await while_connected(receive, sse.streamed(scope, send, work, admission.headers))
+        hits, headers = await while_connected(receive, work)
+        return Answer(200, orjson.dumps(hits), headers)
+
+    async def _measured(self, principal: Principal, wanted: RecallBody) -> tuple[list[dict[str, Any]], HeaderList]:
+        with self.door.measured.recall(principal.tenant, wanted.mode):
+            return await self._hits(principal, self._asked(wanted))
+
+    def _asked(self, wanted: RecallBody) -> dict[str, Any]:
         if wanted.mode == "graph" and not self._graph_mode:
             refuse(501, GRAPH_MODE_UNAVAILABLE, "graph mode is switched off here")
-        asked = {
+        return {
             "query": wanted.query,
             "k": wanted.k or limits.EPISODE_HITS_UNSAID,
             "as_of": _as_of(wanted.as_of).model_dump() if wanted.as_of is not None else None,
             "filter": _filter(wanted.filter).model_dump() if wanted.filter is not None else None,
             "mode": wanted.mode,
         }
-        work = self._hits(admission.principal, asked)
-        if sse.is_wanted(scope):
-            return await while_connected(receive, sse.streamed(scope, send, work, admission.headers))
-        hits, headers = await while_connected(receive, work)
-        return Answer(200, orjson.dumps(hits), headers)
 
     async def _hits(self, principal: Principal, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], HeaderList]:
         """The hits as they are on the wire, and what their answer is to say beside them."""

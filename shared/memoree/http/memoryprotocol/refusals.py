@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from starlette.types import Scope
+
 from memoree.errors import HTTP_STATUS, Code, MemoreeError
 from memoree.http.answers import (
     RETRY_AFTER_SECONDS_DEFAULT,
@@ -12,7 +14,7 @@ from memoree.http.answers import (
     Answer,
     HeaderList,
     HttpRefusal,
-    json_answer,
+    plain_refusal,
     retry_after,
 )
 
@@ -45,6 +47,8 @@ _CODE = {
     Code.CONFIG_ERROR: "storage",
 }
 UNKNOWN = "unknown"
+QUOTA_EXCEEDED = "quota_exceeded"
+"""What the tenant holds leaves no room; the answer says `limit`, `used` and `quota`."""
 _MEMBER_OF_INPUT = "input."
 """How members are called where an operation has judged them."""
 
@@ -66,6 +70,8 @@ class Refusal(Exception):
     def of(cls, error: MemoreeError) -> Refusal:
         status = _STATUS.get(error.code, HTTP_STATUS[error.code])
         refused = cls(status, _CODE.get(error.code, UNKNOWN), error.message.removeprefix(_MEMBER_OF_INPUT))
+        if error.code is Code.CONTENT_TOO_LARGE and error.details is not None:
+            refused.code, refused.extra = QUOTA_EXCEEDED, error.details
         refused.retryable = error.retryable
         refused.retry_after_seconds = error.retry_after_seconds
         return refused
@@ -78,11 +84,27 @@ class Refusal(Exception):
         found.code = _CODE_OF_STATUS.get(refused.status, found.code)
         return found
 
-    def answer(self, headers: HeaderList) -> Answer:
+    @classmethod
+    def of_any(cls, error: Exception) -> Refusal:
+        """What its answer will say, whatever was raised."""
+        match error:
+            case Refusal():
+                return error
+            case HttpRefusal():
+                return cls.of_http(error)
+            case MemoreeError():
+                return cls.of(error)
+        return cls(500, UNKNOWN, "the request failed; see the log")
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"error": self.code, "message": self.message, **self.extra}
+
+    def answer(self, scope: Scope, headers: HeaderList = ()) -> Answer:
         headers += self.headers
         if self.retryable or self.status in RETRY_STATUSES:
             headers += (retry_after(self.retry_after_seconds or RETRY_AFTER_SECONDS_DEFAULT),)
-        return json_answer({"error": self.code, "message": self.message, **self.extra}, self.status, headers=headers)
+        return plain_refusal(scope, self.status, self.document, headers)
 
 
 def refuse(status: int, code: str, message: str, **extra: Any) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from memoree.errors import Code, MemoreeError
 from memoree.http.answers import SECURITY_HEADERS, Answer, HeaderList
 from memoree.http.auth import Principal
 from memoree.http.gate import Admission
-from memoree.http.memoryprotocol.door import Endpoint, Result
+from memoree.http.memoryprotocol.door import Door, Endpoint, Result
 from memoree.http.memoryprotocol.refusals import refuse
 from memoree.http.observation import CODE_OK, observation
 from memoree.operations.snapshot_episodes import SNAPSHOT
@@ -27,6 +28,10 @@ class SnapshotEndpoint(Endpoint):
 
     scope_name = "recall"
 
+    def __init__(self, door: Door, draining: asyncio.Event) -> None:
+        super().__init__(door)
+        self._draining = draining
+
     async def serve(self, scope: Scope, receive: Receive, send: Send, admission: Admission) -> Answer | None:
         principal = admission.principal
         try:
@@ -34,7 +39,8 @@ class SnapshotEndpoint(Endpoint):
         except MemoreeError as error:
             refuse(400, "invalid_lsn", error.message)
         try:
-            first = await self.door.ask(principal, SNAPSHOT, {"position": position.model_dump()})
+            with self.door.measured.handled():
+                first = await self.door.ask(principal, SNAPSHOT, {"position": position.model_dump()})
         except MemoreeError as error:
             if error.code is not Code.NOT_FOUND:
                 raise
@@ -59,7 +65,10 @@ class SnapshotEndpoint(Endpoint):
             return None
         asked = {"seen": page["seen"], "history": page["history"], "after": page["next"]}
         try:
-            return (await self.door.ask(principal, SNAPSHOT, asked, strong=False)).value
+            if self._draining.is_set():
+                raise MemoreeError(Code.TRANSPORT_ERROR, "the server is stopping; ask for the same position again")
+            with self.door.measured.handled():
+                return (await self.door.ask(principal, SNAPSHOT, asked, strong=False)).value
         except MemoreeError as error:
             line = {"error": SCAN_ERROR, "message": error.message}
             await _send(send, orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE), more=True)

@@ -44,7 +44,7 @@ async def streamed(
         if working.done():
             hits, found = working.result()
             return Answer(200, events(hits), _HEADERS + found, EVENT_STREAM)
-        await _begin(scope, send, headers)
+        await _begin(send, headers)
         while not working.done():
             await _send(send, _KEEP_ALIVE)
             await asyncio.wait((working,), timeout=KEEP_ALIVE_SECONDS)
@@ -64,19 +64,18 @@ def _outcome(scope: Scope, working: asyncio.Future[tuple[Hits, HeaderList]]) -> 
     """The events of work that took its time, which may have been refused."""
     try:
         hits, _ = working.result()
-    except MemoreeError as error:
-        refused = Refusal.of(error)
+    except (MemoreeError, Refusal) as error:
+        refused = Refusal.of_any(error)
         observation(scope).code = refused.code
-        return b"event: error\ndata: %s\n\n" % refused.answer(()).body
+        return b"event: error\ndata: %s\n\n" % orjson.dumps(refused.document)
     observation(scope).code = CODE_OK
     return events(hits)
 
 
-async def _begin(scope: Scope, send: Send, headers: HeaderList) -> None:
+async def _begin(send: Send, headers: HeaderList) -> None:
     own = {name for name, _ in _HEADERS}
     security = (each for each in SECURITY_HEADERS if each[0] not in own)
-    told = (b"x-request-id", observation(scope).request_id.encode())
-    start = [(b"content-type", EVENT_STREAM), *security, *_HEADERS, told, *headers]
+    start = [(b"content-type", EVENT_STREAM), *security, *_HEADERS, *headers]
     await send({"type": "http.response.start", "status": 200, "headers": start})
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from memoree import __version__
 from memoree.browsing.lists import LISTINGS
-from memoree.http.answers import BULK_PATH, CALL_PATH, OPERATIONS_PATH
+from memoree.http.answers import BULK_PATH, CALL_PATH, EVENTS_PATH, OPERATIONS_PATH
 from memoree.http.content import CONTENT_PATH
-from memoree.http.openapi import content, lists, memoryprotocol, protocol
+from memoree.http.openapi import content, events, lists, memoryprotocol, protocol
 from memoree.http.openapi.components import Components, Json
 from memoree.http.openapi.parts import add_plain_error
 from memoree.http.openapi.public import open_paths
@@ -38,6 +38,7 @@ def document(*, authorization: bool, metrics: bool) -> Json:
             f"/v1/{listing.name}": {"get": lists.page_of(components, listing, authorization=authorization)}
             for listing in LISTINGS
         },
+        EVENTS_PATH: {"get": events.feed(components)},
         "/v1/ingest": {"post": memoryprotocol.ingest(components)},
         "/v1/recall": {"post": memoryprotocol.recall(components)},
         "/v1/forget": {"post": memoryprotocol.forget(components)},

@@ -96,7 +96,8 @@ def _refusal(status: int) -> Json:
 
 def plain_refusals(*statuses: int) -> Json:
     """Refusals of routes that do not speak in envelopes."""
-    content = {"application/json": {"schema": ref("PlainError")}}
+    problem = {"allOf": [ref("PlainError"), {"required": ["type", "title", "status", "detail"]}]}
+    content = {"application/json": {"schema": ref("PlainError")}, "application/problem+json": {"schema": problem}}
     return {
         str(status): {"description": REASONS.get(status, HTTPStatus(status).phrase), "content": content}
         for status in sorted({*statuses, *HEAD})

@@ -18,7 +18,10 @@ def open_paths(*, metrics: bool) -> dict[str, Json]:
     }
     paths["/readyz"]["get"]["responses"]["503"] = answer("It would not", document)
     if metrics:
-        paths["/metrics"] = _open("metrics", "Measurements", {"type": "string"}, media_type="text/plain")
+        text = {"type": "string"}
+        paths["/metrics"] = _open("metrics", "Measurements", text, media_type="text/plain")
+        off = answer("They were switched off at the start", text, media_type="text/plain")
+        paths["/metrics"]["get"]["responses"]["404"] = off
     return paths
 
 
