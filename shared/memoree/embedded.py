@@ -515,8 +515,8 @@ class EmbeddedService:
             self._scrubbing = asyncio.create_task(scrub())
 
     @property
-    def tenants(self) -> Tenants:
-        """See `memoree.service.Service.tenants`."""
+    def administration(self) -> Tenants:
+        """See `memoree.service.Service.administration`."""
         from memoree.jobs.embedded import EmbeddedTenants
 
         return EmbeddedTenants(self)

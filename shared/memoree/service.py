@@ -119,7 +119,7 @@ class Service(Protocol):
         up for it."""
 
     @property
-    def tenants(self) -> Tenants:
+    def administration(self) -> Tenants:
         """For who administers the deployment."""
 
     def granted(self, tenant: str) -> Quota | None:

@@ -9,6 +9,8 @@ from memoree.errors import Code, MemoreeError
 
 CONFIRMATION_SECONDS_MAX = 600.0
 """So long a deletion may be confirmed, by the store's clock."""
+NAMES_DEFAULT, NAMES_MAX = 100, 1000
+"""Of one page."""
 
 
 class Tenants(Protocol):
@@ -16,8 +18,8 @@ class Tenants(Protocol):
     store or writer that does not answer, and `INTEGRITY_ERROR` for damage."""
 
     async def names(self, *, after: str, limit: int) -> Sequence[str]:
-        """Up to `limit` names beyond `after`, in ascending order, of tenants that have objects: cheap, and also of those
-        that only ever had an upload."""
+        """Up to `limit` names beyond `after`, in ascending order, of tenants that have objects, be it an upload alone:
+        cheap."""
 
     async def show(self, tenant: str) -> Mapping[str, Any]:
         """What it holds and may hold, and how it is. Raises `NOT_FOUND`."""
@@ -43,3 +45,9 @@ class NotHere(MemoreeError):
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.CONFIG_ERROR, message)
+
+
+def page(names: Sequence[str], limit: int) -> dict[str, Any]:
+    """What is told of one name more than are shown, if there is one: `next` is what the next page comes after."""
+    shown = list(names[:limit])
+    return {"tenants": shown, **({"next": shown[-1]} if len(names) > limit else {})}

@@ -23,6 +23,7 @@ from memoree.erasures import Erasure, ErasureReceipt
 from memoree.http.server import HttpServer, address_of, listen
 from memoree.ids import AttemptId, new_attempt_id
 from memoree.service import Check, OperationStatus, Reply, Request, refusal, write_pending
+from tenants_support import FakeTenants
 
 Json = dict[str, Any]
 
@@ -173,6 +174,7 @@ class Scripted:
         self.keys: list[str] = []
         self.lag = False
         self.quotas: dict[str, Quota] = {}
+        self.tenants_told = FakeTenants()
         self.answer: Callable[[Request], Reply] = self.pending
 
     def pending(self, request: Request) -> Reply:
@@ -188,6 +190,10 @@ class Scripted:
     async def record_erasure(self, tenant: str, erasure: Erasure, *, blobs: int) -> ErasureReceipt:
         self.tenants.append(tenant)
         return ErasureReceipt({})
+
+    @property
+    def administration(self) -> FakeTenants:
+        return self.tenants_told
 
     def granted(self, tenant: str) -> Quota | None:
         return self.quotas.get(tenant)

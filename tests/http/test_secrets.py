@@ -27,7 +27,9 @@ from memoree.redaction import RedactingFormatter, hide_secrets_of, redacted
 from memoree.service import Check, Reply, Request
 
 ALL = ["recall", "ingest", "forget", "inbox", "admin"]
-FULL, READER, WRITER, OTHER, SPENT = (f"tok-{name}-9q8w7e6r5t4y" for name in ("full", "read", "write", "other", "spent"))
+FULL, READER, WRITER, OTHER, SPENT = (
+    f"tok-{name}-9q8w7e6r5t4y" for name in ("full", "read", "write", "other", "spent")
+)
 TOKENS: dict[str, Any] = {
     FULL: {"tenant": "A", "scopes": ALL},
     READER: {"tenant": "A", "scopes": ["recall"]},
@@ -41,7 +43,11 @@ SIGNATURE = "4d1c0f9e5b7a8d6c4d1c0f9e5b7a8d6c4d1c0f9e5b7a8d6c4d1c0f9e5b7a8d6c"
 PASSWORD = "hunter2hunter2"
 CONFIRMED_AT = 1796112879407
 RECEIPT = json.dumps(
-    {"target": {"Id": "01KJR4GZXJDFPSG3SB9V65FA1E"}, "preview": True, "audit_lsn": {"wall_ms": CONFIRMED_AT, "counter": 1}}
+    {
+        "target": {"Id": "01KJR4GZXJDFPSG3SB9V65FA1E"},
+        "preview": True,
+        "audit_lsn": {"wall_ms": CONFIRMED_AT, "counter": 1},
+    }
 )
 DIGESTS = [hashlib.sha256(token.encode()).hexdigest() for token in (*TOKENS, OTHER)]
 SECRETS = [*TOKENS, OTHER, *DIGESTS, S3_SECRET, S3_SESSION, SIGNATURE, PASSWORD]
@@ -149,7 +155,7 @@ TYPES = {"/v1/bulk": "application/x-ndjson"}
 def paths(app: Starlette) -> list[str]:
     """Every one, also of routes that this test has never heard of."""
     listed = [route.path for route in app.routes]
-    return [path.format_map({**NAMES, **{name: "1" for name in _parameters(path)}} | NAMES) for path in listed]
+    return [path.format_map({**NAMES, **dict.fromkeys(_parameters(path), "1")} | NAMES) for path in listed]
 
 
 def _parameters(path: str) -> list[str]:
@@ -158,7 +164,7 @@ def _parameters(path: str) -> list[str]:
 
 def asked(path: str, method: str) -> list[tuple[bytes | None, str]]:
     """Bodies for it, with their types."""
-    if method in ("GET", "HEAD", "DELETE", "OPTIONS"):
+    if method in ("GET", "HEAD", "DELETE"):
         return [(None, "")]
     good = TYPES.get(path, "application/json")
     sensible = [(body, good) for body in BODIES.get(path, [b"{}"])]
@@ -167,14 +173,15 @@ def asked(path: str, method: str) -> list[tuple[bytes | None, str]]:
 
 def every_answer(client: httpx.Client, app: Starlette, tokens: list[str | None]) -> Iterator[httpx.Response]:
     for path in (*paths(app), "/v1/nowhere"):
-        for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
-            for token in tokens:
+        yield (known := client.options(path))
+        yield client.patch(path)
+        for method in known.headers.get("allow", "GET").replace("OPTIONS", "").split(", "):
+            for token in tokens if method else ():
+                headers = {} if token is None else _bearer(token)
                 for body, content_type in asked(path, method):
-                    headers = {"Content-Type": content_type} if content_type else {}
-                    if token is not None:
-                        headers["Authorization"] = f"Bearer {token}"
+                    typed = {"Content-Type": content_type} if content_type else {}
                     query = f"?workspace_id={CONTEXT['workspace_id']}&project_id={CONTEXT['project_id']}"
-                    yield client.request(method, path + query, content=body, headers=headers)
+                    yield client.request(method, path + query, content=body, headers=headers | typed)
 
 
 def told(answer: httpx.Response) -> str:
@@ -191,12 +198,17 @@ def test_no_refusal_and_no_failure_of_any_route_tells_a_secret(
 ) -> None:
     tokens = write_tokens(tmp_path / "tokens.json", TOKENS)
     statuses: set[int] = set()
-    for error in (RuntimeError(LOUD), ObjectStoreError(LOUD), QueueError(LOUD)):
+    everybody = [None, OTHER, READER, WRITER, FULL]
+    for error, callers in (
+        (RuntimeError(LOUD), everybody),
+        (ObjectStoreError(LOUD), [FULL]),
+        (QueueError(LOUD), [FULL]),
+    ):
         service = Loud()
         service.error = error
         app = app_of(service, tokens)
         client = stack.enter_context(httpx.Client(base_url=stack.enter_context(serving(app)), trust_env=False))
-        for answer in every_answer(client, app, [None, OTHER, READER, WRITER, FULL]):
+        for answer in every_answer(client, app, callers):
             assert held(told(answer)) == [], f"{answer.request.method} {answer.request.url} {answer.text[:500]}"
             statuses.add(answer.status_code)
         too_much = client.post("/v1/call", content=LARGE, headers=_bearer(FULL) | {"Content-Type": "application/json"})
@@ -223,7 +235,9 @@ def _bearer(token: str) -> Json:
 
 
 @pytest.mark.proves("isolation-8")
-@pytest.mark.parametrize("content", [json.dumps({FULL: {"tenant": 7}}), f'{{"{FULL}": oops', f'["{FULL}"]', f'"{FULL}"'])
+@pytest.mark.parametrize(
+    "content", [json.dumps({FULL: {"tenant": 7}}), f'{{"{FULL}": oops', f'["{FULL}"]', f'"{FULL}"']
+)
 def test_a_tokens_file_that_is_at_fault_is_told_of_without_a_word_of_it(
     tmp_path: Path, stack: ExitStack, written: io.StringIO, content: str
 ) -> None:
@@ -256,15 +270,24 @@ def test_an_exception_is_logged_with_its_trace_and_without_its_secrets(written: 
     [
         ("Authorization: Bearer abcdefgh12345678", "Authorization: Bearer ***"),
         ("(b'authorization', b'bearer abc.def-12~4/x=')", "(b'authorization', b'bearer ***')"),
-        ("https://b/k?X-Amz-Expires=60&X-Amz-Signature=00ff&x=1", "https://b/k?X-Amz-Expires=60&X-Amz-Signature=***&x=1"),
-        ("Credential=AKID/2026/s3, SignedHeaders=host, Signature=00ff", "Credential=***, SignedHeaders=host, Signature=***"),
+        (
+            "https://b/k?X-Amz-Expires=60&X-Amz-Signature=00ff&x=1",
+            "https://b/k?X-Amz-Expires=60&X-Amz-Signature=***&x=1",
+        ),
+        (
+            "Credential=AKID/2026/s3, SignedHeaders=host, Signature=00ff",
+            "Credential=***, SignedHeaders=host, Signature=***",
+        ),
         ("aws_secret_access_key = abc/def+g", "aws_secret_access_key = ***"),
         ('"SecretAccessKey": "abc", "SessionToken": "def"', '"SecretAccessKey": "***", "SessionToken": "***"'),
         ("https://me:p@ss@git.example/kiln.git", "https://***@git.example/kiln.git"),
         (f"entry sha256:{'0f' * 32} of the file", "entry sha256:*** of the file"),
         ("there is no bearer token: send one", "there is no bearer token: send one"),
         ("it has no signature, and me@example.org wrote it", "it has no signature, and me@example.org wrote it"),
-        ("tenants/A/head.json: the store answered 503 SlowDown", "tenants/A/head.json: the store answered 503 SlowDown"),
+        (
+            "tenants/A/head.json: the store answered 503 SlowDown",
+            "tenants/A/head.json: the store answered 503 SlowDown",
+        ),
     ],
 )
 def test_what_announces_a_secret_stays_and_the_secret_goes(text: str, kept: str) -> None:

@@ -275,6 +275,8 @@ def test_no_right_is_given_to_everything(resources: Json) -> None:
 def test_only_the_writer_may_write_head_and_only_jobs_that_delete_may_delete_blobs(resources: Json) -> None:
     assert _who_may(resources, "s3:PutObject", "tenants/t/head.json") == {"Writer"}
     assert _who_may(resources, "s3:PutObject", "tenants/t/epochs/00000001.json") == {"Writer"}
+    assert _who_may(resources, "s3:PutObject", "deleted/t.json") == set()
+    assert _who_may(resources, "s3:GetObject", "deleted/t.json") == set(FUNCTIONS)
     assert _who_may(resources, "s3:PutObject", "tenants/t/erasures/e.json") == {"Writer"}
     assert _who_may(resources, "s3:DeleteObject", "tenants/t/blobs/b3/aa/aa") == {"Writer", "Gc"}
     assert _who_may(resources, "s3:PutObject", "tenants/t/backups/b/backup.json") == {"Writer", "Backup"}
@@ -296,6 +298,29 @@ def test_only_the_doors_may_read_the_tokens(resources: Json) -> None:
         if "secretsmanager:GetSecretValue" in _listed(statement["Action"])
     }
     assert may == {"Api", "Ingest"}
+    assert _who_may(resources, "s3:GetObject", "keys/tokens.json") == {"Api", "Ingest"}
+
+
+@pytest.mark.proves("operations-70")
+def test_only_the_api_may_change_the_tokens(resources: Json) -> None:
+    assert _who_may(resources, "s3:PutObject", "keys/tokens.json") == {"Api"}
+    assert _who_may(resources, "s3:DeleteObject", "keys/tokens.json") == set()
+
+
+@pytest.mark.proves("operations-70", "tokens-1")
+@pytest.mark.parametrize("secret", [True, False])
+@pytest.mark.parametrize("name", ["Api", "Ingest"])
+def test_the_tokens_come_from_one_place_and_there_is_a_right_to_no_other(
+    resources: Json, name: str, secret: bool
+) -> None:
+    variables = _resolved(properties(resources, name)["Environment"]["Variables"], secret)
+    place = "MEMOREE_TOKENS_SECRET" if secret else "MEMOREE_TOKENS_FILE"
+    named = {key: value for key, value in variables.items() if "TOKENS" in key and value != _NO_VALUE}
+    assert named == {place: {"Ref": "TokensSecretArn"} if secret else {"Fn::Sub": "s3://${Bucket}/keys/tokens.json"}}
+    (right,) = [statement for statement in _resolved(_policy(resources, name), secret) if statement["Sid"] == "Tokens"]
+    assert right["Resource"] == (
+        {"Ref": "TokensSecretArn"} if secret else {"Fn::Sub": "${Bucket.Arn}/keys/tokens.json"}
+    )
 
 
 def _who_may(resources: Json, action: str, key: str) -> set[str]:
@@ -315,6 +340,11 @@ def _covers(resource: Any, key: str) -> bool:
 
 
 def _role_statements(resources: Json, function: str) -> list[Json]:
+    """With both sides of what depends on a parameter."""
+    return list(_either_way(_policy(resources, function)))
+
+
+def _policy(resources: Json, function: str) -> list[Json]:
     assert properties(resources, function)["Role"] == {"Fn::GetAtt": [f"{function}Role", "Arn"]}
     (policy,) = properties(resources, f"{function}Role")["Policies"]
     statements: list[Json] = policy["PolicyDocument"]["Statement"]
@@ -324,7 +354,24 @@ def _role_statements(resources: Json, function: str) -> list[Json]:
 def _statements(resources: Json) -> Iterator[Json]:
     for _, role in of_type(resources, "AWS::IAM::Role"):
         for policy in role["Policies"]:
-            yield from policy["PolicyDocument"]["Statement"]
+            yield from _either_way(policy["PolicyDocument"]["Statement"])
+
+
+def _either_way(statements: list[Json]) -> Iterator[Json]:
+    for statement in statements:
+        yield from statement["Fn::If"][1:] if "Fn::If" in statement else [statement]
+
+
+_NO_VALUE = {"Ref": "AWS::NoValue"}
+
+
+def _resolved(value: Any, secret: bool) -> Any:
+    """The value in a deployment whose tokens are a secret, or are not."""
+    if isinstance(value, list):
+        return [_resolved(each, secret) for each in value]
+    if isinstance(value, dict) and value.get("Fn::If", [""])[0] == "TokensAreSecret":
+        return value["Fn::If"][1 if secret else 2]
+    return {key: _resolved(each, secret) for key, each in value.items()} if isinstance(value, dict) else value
 
 
 def _listed(value: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from typing import Any
 
 import apsw
 
+from memoree.clock import utc_now
+from memoree.ingest.dead import DeadLetters
+from memoree.ingest.message import IngestMessage
 from memoree.ingest.publisher import Publisher, StoredUploads
 from memoree.ingest.site import IngestSite
 from memoree.ingest.worker import IngestWorker
-from memoree.ingest.dead import DeadLetters
-from memoree.ingest.message import IngestMessage
-from memoree.clock import utc_now
 from memoree.jobs.replicated import ReplicatedTenancy
 from memoree.objects import ObjectInfo, ObjectStore
 from memoree.objects.filesystem import FilesystemStore
@@ -173,7 +173,7 @@ class Site:
     directory: Path
     watch: Watch = field(default_factory=Watch)
     loop: asyncio.AbstractEventLoop | None = None
-    publish: Callable[[IngestMessage], Awaitable[None]] | None = None
+    publish: Callable[[Sequence[IngestMessage]], Awaitable[None]] | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ReplicatedService]:
@@ -228,8 +228,8 @@ async def _ended(running: asyncio.Task[None], stop: asyncio.Event) -> None:
 
 def _publisher(
     service: ReplicatedService, store: ObjectStore, queue: SqliteQueue
-) -> Callable[[IngestMessage], Awaitable[None]]:
-    """Publishes a message of a connector and returns once the worker has decided it."""
+) -> Callable[[Sequence[IngestMessage]], Awaitable[None]]:
+    """Publishes messages of connectors and returns once the worker has decided all of them."""
 
     async def knows(tenant: str) -> bool:
         return True
@@ -244,8 +244,8 @@ def _publisher(
     )
     worker, publisher = IngestWorker(site), Publisher(queue, StoredUploads(service.uploads, knows))
 
-    async def publish(message: IngestMessage) -> None:
-        await publisher.publish([message])
+    async def publish(messages: Sequence[IngestMessage]) -> None:
+        await publisher.publish(messages)
         no_more = asyncio.Event()
         no_more.set()
         async with asyncio.timeout(WAIT_SECONDS):

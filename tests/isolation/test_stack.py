@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -11,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from e2e.deployment import Deployment, deployment, memoree
+from e2e.client import Client, note
+from e2e.deployment import FURTHER_SETTINGS, Deployment, deployment, memoree, until
 from isolation.caller import CONTEXT, Callers
 from isolation.names import ALIKE, token_of, tokens_file, word_of, words_of_others
 from isolation.walk import Walk
@@ -20,8 +24,9 @@ from memoree.replication.ltx import decode
 
 pytestmark = pytest.mark.stack
 
-STEPS = 60
+STEPS = 40
 API_PROCESSES = 2
+LOUD = {"MEMOREE_LOG_LEVEL": "DEBUG", "MEMOREE_ACCESS_LOG": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         opened.use_tokens(ALIKE)
         opened.replace_tokens_file(json.dumps(tokens_file()))
         opened.tokens = {name: token_of(name) for name in ALIKE}
-        opened.start("--api-processes", str(API_PROCESSES))
+        opened.start("--api-processes", str(API_PROCESSES), settings=FURTHER_SETTINGS | LOUD)
         opened.wait_until_ready()
         yield opened
 
@@ -97,3 +102,34 @@ def check_bucket(found: dict[str, bytes]) -> None:
         assert owner in (None, *ALIKE), key
         text = body.decode("latin-1").casefold()
         assert not [each for each in ALIKE if each != owner and word_of(each) in text], key
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.proves("isolation-10")
+def test_no_process_of_a_deployment_writes_a_secret(stack: Deployment) -> None:
+    """Whoever asks, also while the store does not answer, and after a writer was killed."""
+    with stack.client("a") as owner, Client(stack.url, "tok-of-nobody-9q8w7e6r5t4y") as stranger:
+        assert stranger.post("doctor", {}).status_code == 401
+        (store,) = stack.store_pids()
+        os.kill(store, signal.SIGSTOP)
+        try:
+            answer = owner.post("artifact.put", note("unheard"), headers={"Prefer": "wait=1"})
+        finally:
+            os.kill(store, signal.SIGCONT)
+        assert answer.status_code in (202, 503), answer.text
+        former = stack.kill_child("supervised-writer")
+        stack.wait_until_replaced("supervised-writer", former)
+        owner.decided("artifact.put", note("heard"), key="after all")
+        upload = {"size_bytes": 4, "blob_hash": "0" * 64}
+        presigned = owner.http.post("/v1/artifacts/uploads", json=upload).json()["url"]
+    assert "X-Amz-Signature=" in presigned
+    until(lambda: stack.readiness()[0] == 200, "readiness")
+    tokens = [*map(token_of, ALIKE), "tok-of-nobody-9q8w7e6r5t4y"]
+    digests = [hashlib.sha256(token.encode()).hexdigest() for token in tokens]
+    identities = json.loads((stack.data_dir / "seaweedfs" / "s3.json").read_bytes())["identities"]
+    keys = [keys["secretKey"] for identity in identities for keys in identity["credentials"]]
+    signature = presigned.partition("X-Amz-Signature=")[2].partition("&")[0]
+    told = [stack.readiness()[1], *stack.metrics()]
+    for name, text in [(path.name, path.read_text(errors="replace")) for path in logs(stack)] + [("told", str(told))]:
+        held = [secret for secret in (*tokens, *digests, *keys, signature, "X-Amz-Signature=") if secret in text]
+        assert held == [], f"{name} holds {held}"

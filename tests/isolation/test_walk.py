@@ -112,6 +112,6 @@ def check_bucket(bucket: Path) -> None:
 def check_local_paths(directory: Path) -> None:
     """Two tenants share no path on a disk that does not tell `a` from `A`."""
     for kind in ("replicas", "epochs"):
-        tops = [path for path in directory.glob(f"{kind}/*/*/*" if kind == "replicas" else f"{kind}/*/*")]
+        tops = list(directory.glob(f"{kind}/*/*/*" if kind == "replicas" else f"{kind}/*/*"))
         folded = {path.name.casefold() for path in tops}
         assert len(folded) == len(tops) >= len(ALIKE)

@@ -83,7 +83,11 @@ def made_by(caller: Caller) -> Things:
     feedback = caller.ok("feedback.record", {"query": caller.text(), "outcome": "useful", "retain_query": True})
     episode, doomed, episode_source = new_ulid(), new_ulid(), f"{caller.word}:log"
     for each in (episode, doomed):
-        stored = {"id": each, "source": episode_source, "content": f"# {caller.word.title()}\n\n{caller.text('episode')}"}
+        stored = {
+            "id": each,
+            "source": episode_source,
+            "content": f"# {caller.word.title()}\n\n{caller.text('episode')}",
+        }
         assert caller.request("POST", "/v1/ingest", stored).status_code == 200
     forget = {"target": {"Id": doomed}, "dry_run": True}
     key = caller.fresh_key()

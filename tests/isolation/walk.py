@@ -12,7 +12,18 @@ import orjson
 
 from isolation.caller import Caller, Callers, Json, envelope
 from isolation.names import ALIKE
-from isolation.things import LARGE_BYTES, SILENT, SURFACES, Things, listed, made_by, of_nobody, put_of, text_of, uploaded
+from isolation.things import (
+    LARGE_BYTES,
+    SILENT,
+    SURFACES,
+    Things,
+    listed,
+    made_by,
+    of_nobody,
+    put_of,
+    text_of,
+    uploaded,
+)
 from memoree.ids import new_ulid
 
 SHARED_SOURCE = "kiln:log"
@@ -55,7 +66,9 @@ class Walk:
             home = self._homes[self._random.choice(ALIKE)]
             assert commits(home.caller) == home.commits, "another tenant's work counts here"
             step = self._random.choice(STEPS)
-            neighbours = [] if number % LOOK_AROUND_EVERY else [each for each in self._homes.values() if each is not home]
+            neighbours = (
+                [] if number % LOOK_AROUND_EVERY else [each for each in self._homes.values() if each is not home]
+            )
             before = [overview(each.caller) for each in neighbours]
             with self._around(home.caller.tenant):
                 step(self, home)

@@ -476,7 +476,7 @@ def transaction(bench: Bench) -> Transaction:
         meta=counters,
         now="2026-03-02T20:41:08.000000000Z",
         presence=bench.blobs,
-        sum=integrity.Sum(counters.integrity),
+        sum=integrity.Sum.of(counters),
     )
 
 
@@ -484,7 +484,7 @@ def apply_again(bench: Bench, recorded: Sequence[Erasure]) -> int:
     tx = transaction(bench)
     with bench.db:
         count = erase_again(tx, recorded)
-        tx.meta.integrity = tx.sum.to_bytes()
+        tx.sum.keep_in(tx.meta)
         meta.write(bench.db, tx.meta)
     return count
 

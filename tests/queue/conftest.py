@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
+from sqlite_support import ManualClock
 
 from memoree.queue import RECEIVE_COUNT_MAX, CommandQueue
 from memoree.queue.sqlite import SqliteQueue
@@ -75,3 +76,13 @@ def sqs_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsEndpoi
     install_ministack(tmp_path_factory.getbasetemp().parent / "install-ministack.lock")
     with running_ministack(tmp_path_factory.mktemp("ministack")) as endpoint:
         yield endpoint
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue.db"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()

@@ -10,25 +10,23 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
 import pytest
+from sqlite_support import LONG, ManualClock, message, receive, run
 
 from memoree.queue import (
     DEDUPLICATION_SECONDS,
     PATIENT_GROUPS,
     Message,
-    OutgoingMessage,
     QueueError,
     sqlite_store,
     sqlite_worker,
 )
 from memoree.queue.sqlite import SqliteQueue
 
-LONG = 3600.0
 CHILD_SECONDS_MAX = 30.0
 
 CHILD_PRELUDE = """
@@ -38,38 +36,6 @@ from memoree.queue import OutgoingMessage
 from memoree.queue.sqlite import SqliteQueue
 queue = SqliteQueue(Path(sys.argv[1]))
 """
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 30, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "queue.db"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-def run(path: Path, scenario: Callable[[SqliteQueue], Awaitable[None]], **options: object) -> None:
-    async def opened() -> None:
-        queue = SqliteQueue(path, **options)  # type: ignore[arg-type]
-        try:
-            await scenario(queue)
-        finally:
-            await queue.close()
-
-    asyncio.run(opened())
 
 
 @contextlib.contextmanager
@@ -91,14 +57,6 @@ def child(path: Path, code: str) -> Iterator[subprocess.Popen[str]]:
 def line_from(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def message(dedup_id: str, *, group: str = "tenant-a", body: str = "body") -> OutgoingMessage:
-    return OutgoingMessage(body=body, group=group, dedup_id=dedup_id)
-
-
-async def receive(queue: SqliteQueue, max_messages: int = 10, wait_seconds: float = 0) -> list[Message]:
-    return await queue.receive(max_messages=max_messages, wait_seconds=wait_seconds, visibility_seconds=LONG)
 
 
 async def drain(queue: SqliteQueue, max_messages: int) -> list[Message]:
@@ -337,35 +295,6 @@ def test_a_backlog_of_one_group_does_not_starve_the_others(path: Path) -> None:
         assert order[:4] == ["big", "small-0", "small-1", "big"]
 
     run(path, scenario)
-
-
-def test_dead_letters_are_listed_page_by_page(path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memoree.queue.sqlite.DEAD_LETTERS_PAGE", 2)
-
-    async def scenario(queue: SqliteQueue) -> None:
-        ids = await queue.send_batch([message(f"m{number}", group=f"g{number}", body="poison") for number in range(3)])
-        await receive(queue)
-        clock.advance(LONG)
-        assert await receive(queue) == []
-        first, second, third = [letter async for letter in queue.dead_letters()]
-        assert [dead.message_id for dead in (first, second, third)] == ids
-        assert (first.group, first.body, first.receive_count) == ("g0", "poison", 1)
-        assert first.dead_at - first.sent_at == LONG
-        assert "without an acknowledgement" in first.reason
-
-    run(path, scenario, clock=clock, receive_count_max=1)
-
-
-def test_dead_letters_are_kept_for_two_weeks(path: Path, clock: ManualClock) -> None:
-    async def scenario(queue: SqliteQueue) -> None:
-        for number in range(2):
-            await queue.send(message(f"m{number}"))
-            await receive(queue)
-            clock.advance(sqlite_store.DEAD_LETTER_RETENTION_SECONDS)
-            assert await receive(queue) == []
-        assert len([letter async for letter in queue.dead_letters()]) == 1
-
-    run(path, scenario, clock=clock, receive_count_max=1)
 
 
 # Speed
@@ -631,6 +560,40 @@ def test_an_acknowledged_body_is_gone_from_the_file(path: Path) -> None:
     run(path, scenario)
     assert b"the secret of the sea" not in path.read_bytes()
     assert not path.with_name("queue.db-wal").exists()
+
+
+def test_a_scrubbed_file_in_use_holds_nothing_of_what_was_acknowledged(path: Path) -> None:
+    """Neither in its log nor where rows were moved about."""
+
+    async def scenario(queue: SqliteQueue) -> None:
+        bodies = [f"the secret of the sea {number} " * (1 + number % 9) for number in range(60)]
+        await queue.send_batch([message(f"m{number}", body=body) for number, body in enumerate(bodies)])
+        await queue.send(message("kept", group="tenant-b", body="what waits"))
+        for _ in range(8):
+            await queue.ack([each for each in await receive(queue) if each.group == "tenant-a"])
+        await queue.scrub()
+        files = b"".join(each.read_bytes() for each in path.parent.glob("queue.db*") if each.is_file())
+        assert b"the secret" not in files and b"of the sea" not in files
+        assert b"what waits" in files
+        assert (await queue.stats()).in_flight == 1
+
+    run(path, scenario)
+
+
+def test_a_file_that_others_keep_busy_is_not_scrubbed_and_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "BUSY_MILLISECONDS_MAX", 50)
+
+    async def scenario(queue: SqliteQueue) -> None:
+        await queue.send(message("a"))
+        reader = apsw.Connection(str(path))
+        reader.execute("BEGIN; SELECT * FROM message").fetchall()
+        await queue.ack(await receive(queue))
+        with pytest.raises(QueueError, match="in use"):
+            await queue.scrub()
+        reader.close()
+        await queue.scrub()
+
+    run(path, scenario)
 
 
 def test_the_file_is_for_its_owner_only(path: Path) -> None:

@@ -72,10 +72,18 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def young(tmp_path: Path) -> Iterator[Bench]:
+    """Whose first file is small enough to be read at once."""
     bench = Bench(tmp_path)
     yield bench
     bench.close()
+
+
+@pytest.fixture
+def bench(young: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Whose first file is too large for that."""
+    monkeypatch.setattr("memoree.reader.changes.WHOLE_BYTES_MAX", -1)
+    return young
 
 
 def run(bench: Bench, body: Coroutine[Any, Any, None]) -> None:
@@ -205,6 +213,53 @@ def test_a_takeover_is_followed_into_the_new_prefix(bench: Bench) -> None:
         assert await bench.shown() == ["one", "two"]
 
     run(bench, body())
+
+
+# --- a young prefix ---------------------------------------------------------------------------------------------
+
+
+def test_a_young_prefix_is_read_without_a_process_and_followed_as_any_other(young: Bench) -> None:
+    async def body() -> None:
+        recorder = young.born("one", "two")
+        assert await young.shown() == ["one", "two"]
+        recorder.write("three")
+        begun = len(young.store.requests)
+        assert await young.shown() == ["one", "two", "three"]
+        assert len(young.requests_since(begun)) == 2
+        second = young.reign(epoch=2, parent=recorder)
+        second.cover()
+        second.write("four")
+        assert await young.shown() == ["one", "two", "three", "four"]
+        assert young.restores.count == 0
+        assert len(young.files()) <= 2
+
+    run(young, body())
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_a_young_prefix_without_its_first_file_is_restored(young: Bench, harm: str) -> None:
+    async def body() -> None:
+        recorder = young.born("one")
+        first = recorder.key(LtxName(0, 1, 1))
+        if harm == "gone":
+            recorder.compact(1, 2)
+        else:
+            young.store.place(first, young.store.versions[first][-1][:-1] + b"?")
+        assert await young.shown() == ["one"]
+        assert young.restores.count == 1
+        assert len(young.files()) == 1
+
+    run(young, body())
+
+
+def test_a_young_prefix_that_head_does_not_vouch_for_is_not_shown(young: Bench) -> None:
+    async def body() -> None:
+        recorder = young.born("one")
+        recorder.cover(integrity="00" * 32)
+        await refused(Code.INDEX_NOT_READY, young.shown())
+        assert young.files() == []
+
+    run(young, body())
 
 
 # --- troubles that pass -----------------------------------------------------------------------------------------

@@ -180,6 +180,58 @@ def test_a_replica_that_nobody_needs_is_given_up(make: OpenEnvironment, monkeypa
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_an_unused_replica_goes_when_head_has_left_its_prefix(
+    restores: Restores,
+    recorder: Recorder,
+    make: OpenEnvironment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    again: bool,
+) -> None:
+    """A new prefix is what an erasure leaves; commits in the old one bring no unused copy forward."""
+    monkeypatch.setattr(limits, "LOCAL_COPY_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(replicas_module, "ACTIVE_SECONDS", INACTIVE_AFTER_SECONDS)
+
+    async def run() -> None:
+        replicas = Replicas(make(staleness=0.05))
+        async with replicas.ready(TENANT, strong=True) as replica:
+            recorder.write("second")
+            await until(lambda: replica.generation.meta.commit_seq == 2)
+        await asyncio.sleep(INACTIVE_AFTER_SECONDS)
+        recorder.write("third")
+        looks = len(restores.store.requests)
+        await until(lambda: len(restores.store.requests) > looks + 1)
+        assert replica.is_loaded and list(replicas._directory.iterdir())
+        later = restores.know(Recorder(restores.store, tmp_path, epoch=2, parent=recorder))
+        later.cover()
+        await until(lambda: list(replicas._directory.iterdir()) == [])
+        assert not replica.is_loaded
+        if again:
+            async with replicas.ready(TENANT, strong=False) as replica_again:
+                assert replica_again.generation.meta.commit_seq == 3
+        later.close()
+        await replicas.close()
+
+    asyncio.run(run())
+
+
+def test_a_replica_that_is_taken_up_while_head_is_looked_at_stays(
+    store: MemoryStore, recorder: Recorder, make: OpenEnvironment
+) -> None:
+    async def run() -> None:
+        replicas = Replicas(make())
+        async with replicas.ready(TENANT, strong=True) as replica:
+            store.remove(f"tenants/{TENANT}/head.json")
+            await replica.drop_if_left()
+            assert replica.generation.meta.commit_seq == 1
+        await replica.drop_if_left()
+        assert not replica.is_loaded and list(replicas._directory.iterdir()) == []
+        await replicas.close()
+
+    asyncio.run(run())
+
+
 def test_the_bound_in_bytes_evicts_too_but_never_the_last_replica(
     make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +300,69 @@ def test_passing_troubles_are_waited_out_and_damage_is_told(
                 await replicas.until(replica, lambda: replica.generation.meta.commit_seq >= 3, 10.0)
             assert refused.value.code is Code.INTEGRITY_ERROR
             assert replicas.alarmed_tenants == [TENANT]
+        await replicas.close()
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_a_change_is_woken_by_the_looks_of_the_background(
+    recorder: Recorder, make: OpenEnvironment
+) -> None:
+    """Also when the wait is longer than a tenant counts as in use without one."""
+
+    async def run() -> None:
+        replicas = Replicas(make(staleness=0.01))
+        async with replicas.ready(TENANT, strong=True) as replica:
+            replica.used_at -= 2 * replicas_module.ACTIVE_SECONDS
+            waiting = asyncio.create_task(replicas.wait(replica, lambda: replica.generation.meta.commit_seq == 2, 10.0))
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            recorder.write("second")
+            began = time.monotonic()
+            assert await waiting
+            assert time.monotonic() - began < limits.FEED_LOOK_SECONDS
+        await replicas.close()
+
+    asyncio.run(run())
+
+
+def test_many_who_wait_cost_no_more_looks_than_one(
+    store: MemoryStore, recorder: Recorder, make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the background seldom looks, as in a function."""
+    monkeypatch.setattr(limits, "FEED_LOOK_SECONDS", 0.1)
+
+    async def run() -> None:
+        replicas = Replicas(make(staleness=60.0))
+        async with replicas.ready(TENANT, strong=True) as replica:
+            begun = len(store.requests)
+            waiting = [replicas.wait(replica, lambda: False, 0.55) for _ in range(50)]
+            assert await asyncio.gather(*waiting) == [False] * 50
+            assert 3 <= len(store.requests) - begun <= 6
+            seen = asyncio.create_task(replicas.wait(replica, lambda: replica.generation.meta.commit_seq == 2, 10.0))
+            recorder.write("second")
+            assert await seen
+            assert replica._watchers == {}
+        await replicas.close()
+
+    asyncio.run(run())
+
+
+def test_a_wait_for_a_change_outlasts_passing_troubles_and_tells_damage(
+    store: MemoryStore, recorder: Recorder, make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FEED_LOOK_SECONDS", 0.02)
+
+    async def run() -> None:
+        replicas = Replicas(make())
+        async with replicas.ready(TENANT, strong=True) as replica:
+            recorder.write("second")
+            store.reads.extend([Fault.BEFORE] * 3)
+            assert await replicas.wait(replica, lambda: replica.generation.meta.commit_seq == 2, 10.0)
+            store.remove(f"tenants/{TENANT}/head.json")
+            with pytest.raises(MemoreeError) as refused:
+                await replicas.wait(replica, lambda: False, 10.0)
+            assert refused.value.code is Code.INTEGRITY_ERROR
         await replicas.close()
 
     asyncio.run(run())

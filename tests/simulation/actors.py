@@ -224,6 +224,7 @@ class ApiDeaths:
     def __init__(self, world: World, host: ApiHost) -> None:
         self._world, self._host = world, host
         self._left = world.plan.api_deaths
+        self.is_over = False
 
     def begin(self) -> None:
         self._host.start()
@@ -233,6 +234,8 @@ class ApiDeaths:
             self._host.process.after(callbacks, self._die)
 
     def _die(self) -> None:
+        if self.is_over:
+            return
         self._world.trace.note(self._host.process, "is killed")
         self._host.kill()
         self._world.loop.in_world(self._world.random.random(), self.begin)

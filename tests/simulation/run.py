@@ -12,11 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 
+from memoree import limits
 from simulation.actors import ApiDeaths, Client, Collector, Disasters, refused_without_head
 from simulation.litestream import Habits
 from simulation.plan import LONG_EVERY, Plan
 from simulation.queue import QueueWeather
-from simulation.store import Weather
+from simulation.store import LATE_SECONDS_MAX, Weather
 from simulation.world import ApiHost, Beginning, World, WriterHost, world
 
 STORMY_SECONDS_MAX = 90.0
@@ -99,11 +100,12 @@ def _play(made: World, *, name: str = "c") -> None:
     made.rough()
     plan = made.plan
     apis = [ApiHost(made) for _ in range(plan.apis)]
-    for api in apis:
-        made.loop.inside(ApiDeaths(made, api).begin)
+    deaths = [ApiDeaths(made, api) for api in apis]
+    for each in deaths:
+        made.loop.inside(each.begin)
     disasters = [Disasters(made, WriterHost(made)) for _ in range(plan.writers)]
-    for each in disasters:
-        made.loop.inside(lambda each=each: each.begin(supervised=made.random.random() < 0.5))
+    for disaster in disasters:
+        made.loop.inside(lambda disaster=disaster: disaster.begin(supervised=made.random.random() < 0.5))
     if plan.collects:
         made.litter()
         made.loop.inside(Collector(made).start)
@@ -133,6 +135,8 @@ def _play(made: World, *, name: str = "c") -> None:
     for each in disasters:
         assert each.children_uploading <= plan.tenants, "W4: a reign has ended, and its child goes on"
     if plan.loses_head:
+        for death in deaths:
+            death.is_over = True
         _lose_head(made, apis, disasters[0])
     unexpected = [error for error in made.errors if EXPECTED_ERROR not in error]
     assert not unexpected, unexpected
@@ -141,6 +145,7 @@ def _play(made: World, *, name: str = "c") -> None:
 def _lose_head(made: World, apis: list[ApiHost], writer: Disasters) -> None:
     """A head that is gone is damage: nobody takes the tenant for an empty one."""
     tenant = made.tenants[0]
+    made.loop.run_until(lambda: False, limits.HEAD_PUT_TIMEOUT_SECONDS + LATE_SECONDS_MAX)  # no birth makes it again
     made.bucket.delete(f"tenants/{tenant}/head.json")
     fresh = ApiHost(made)
     made.loop.inside(fresh.start)

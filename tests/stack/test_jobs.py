@@ -34,3 +34,9 @@ def test_a_tenant_is_verified_and_cleaned_by_hand(stack: Deployment, tenant: str
     cleaned = memoree("gc", *where)
     assert cleaned.returncode == 0, cleaned
     assert json.loads(cleaned.stdout)["result"]["blobs"]["deleted_blobs"] == 0
+
+
+def test_nothing_is_cleaned_of_a_tenant_that_is_none(stack: Deployment) -> None:
+    refused = memoree("gc", "--tenant", "nobody", "--data", stack.data_dir)
+    assert refused.returncode == 3, refused
+    assert json.loads(refused.stdout)["error"]["code"] == "NOT_FOUND"

@@ -93,9 +93,7 @@ def test_tokens_made_at_once_are_all_in_the_object(store: Faulty) -> None:
 @pytest.mark.stack
 @pytest.mark.proves("tokens-10")
 def test_tokens_made_at_once_are_all_in_a_real_stores_object(seaweedfs: S3Settings, prefix: str) -> None:
-    access = Access(
-        seaweedfs.endpoint_url, seaweedfs.region, seaweedfs.access_key_id, seaweedfs.secret_access_key
-    )
+    access = Access(seaweedfs.endpoint_url, seaweedfs.region, seaweedfs.access_key_id, seaweedfs.secret_access_key)
     place = TokensObject(seaweedfs.bucket, f"{prefix}{KEY}", access)
     made = asyncio.run(create_many(lambda: ObjectSource(place), 3))
     assert sorted(asyncio.run(ids_in(ObjectSource(place)))) == sorted(made)

@@ -28,7 +28,7 @@ def test_each_variable_names_its_kind_of_place() -> None:
 
 
 @pytest.mark.proves("tokens-1")
-@pytest.mark.parametrize("names", list(combinations(GIVEN, 2)) + [tuple(GIVEN)], ids=" ".join)
+@pytest.mark.parametrize("names", [*combinations(GIVEN, 2), tuple(GIVEN)], ids=" ".join)
 def test_two_places_are_refused_and_both_are_named(names: tuple[str, ...]) -> None:
     with pytest.raises(MemoreeError) as refused:
         HttpSettings.from_environment({name: GIVEN[name] for name in names})

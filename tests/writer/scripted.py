@@ -46,6 +46,8 @@ class ScriptedQueue:
         self.waiting: deque[list[Message]] = deque()
         self.faults: set[str] = set()
         self.scrubs = 0
+        self.backlog = 0
+        self.looks = 0
         self.receives: list[Collection[str]] = []
 
     def _check(self, name: str) -> None:
@@ -85,7 +87,8 @@ class ScriptedQueue:
         return None
 
     async def stats(self) -> QueueStats:
-        raise NotImplementedError
+        self.looks += 1
+        return QueueStats(self.backlog, 0, 0, None)
 
     async def scrub(self) -> None:
         self.scrubs += 1
@@ -109,6 +112,7 @@ class ScriptedReign:
     settle_fault: BaseException | None = None
     is_rewritten: bool = True
     overtaken: bool = False
+    on_abandon: Callable[[], object] = lambda: None
 
     @property
     def head(self) -> Any:
@@ -142,6 +146,7 @@ class ScriptedReign:
 
     async def abandon(self) -> None:
         self.abandoned = True
+        self.on_abandon()
 
 
 async def until(reached: Callable[[], bool], seconds: float = 10.0) -> None:

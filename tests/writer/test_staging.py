@@ -13,9 +13,10 @@ from blake3 import blake3
 
 from memoree import ids, limits
 from memoree.command import Command, to_message
+from memoree.envelope import decode_envelope
 from memoree.objects import ObjectStoreError
 from memoree.objects.blobs import blob_key
-from memoree.operations.call import decode, validate
+from memoree.operations.call import validate
 from memoree.queue import Message
 from memoree.replication import layout
 from memoree.writer.staging import ClaimCheck, Staged, UnknownCommand, mark_try, stage
@@ -35,7 +36,7 @@ def command(op: str = "claim.assert", input: dict[str, Any] | None = None) -> tu
         "context": CONTEXT,
         "input": input or {"claim_type": "fact", "statement": "s"},
     }
-    envelope = decode(json.dumps(body).encode())
+    envelope = decode_envelope(json.dumps(body).encode())
     made = Command(ids.new_attempt_id(), TENANT, 0, 0, validate(envelope))
     return made, to_message(made, envelope)
 

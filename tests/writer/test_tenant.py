@@ -75,6 +75,74 @@ def test_a_batch_is_acknowledged_after_it_is_covered(bench: Bench) -> None:
     assert bench.queue.acked == ["m0"]
 
 
+def deletion() -> Message:
+    target = {"target": {"Id": "01KJR4GZXJDFPSG3SB9V65FA1E"}, "hard": True}
+    receipt = {"target": target["target"], "audit_lsn": {"wall_ms": 1, "counter": 0}}
+    (one,) = delivered(command("episode.forget", {**target, "confirmed_by": receipt})[1])
+    return one
+
+
+def test_after_a_deletion_a_new_epoch_begins_before_it_is_acknowledged_and_the_queue_is_rewritten(
+    bench: Bench,
+) -> None:
+    bench.reigns.append(ScriptedReign(owner="again"))
+    bench.reign.is_rewritten = False
+    acked_when_abandoned: list[list[str]] = []
+    bench.reign.on_abandon = lambda: acked_when_abandoned.append(list(bench.queue.acked))
+    bench.serve(deletion())
+
+    assert bench.reign.abandoned and acked_when_abandoned == [[]]
+    assert [how["reaped_owner"] for how in bench.begun] == [None, OWNER]
+    assert (bench.queue.acked, bench.queue.scrubs) == (["m0"], 1)
+    assert not bench.reigns[1].abandoned
+
+
+def test_what_is_no_deletion_costs_neither(bench: Bench) -> None:
+    bench.reign.is_rewritten = False
+    bench.serve(message())
+
+    assert (len(bench.begun), bench.queue.scrubs) == (1, 0)
+
+
+def test_a_deletion_that_erased_nothing_costs_no_takeover(bench: Bench) -> None:
+    bench.serve(deletion())
+
+    assert len(bench.begun) == 1 and bench.queue.acked == ["m0"]
+
+
+def test_a_deletion_whose_new_epoch_does_not_begin_comes_again(bench: Bench) -> None:
+    bench.reigns.append(ScriptedReign(owner="again"))
+    bench.reign.is_rewritten = False
+    bench.reign.on_abandon = lambda: bench.begin_faults.append(StoreUnavailable("s3"))
+    bench.serve(deletion())
+    assert bench.queue.acked == []
+
+    bench.serve(deletion())
+    assert bench.queue.acked == ["m0"]
+
+
+def test_a_queue_that_is_busy_is_rewritten_later_and_the_tenant_goes_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenant_module, "SCRUB_PAUSES_SECONDS", (0.0, 0.0))
+    bench.queue.faults = {"scrub"}
+    bench.serve(deletion())
+
+    assert (bench.queue.acked, bench.queue.scrubs) == (["m0"], 2)
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_database_that_somebody_else_has_taken_over_is_dropped(bench: Bench, settled: bool) -> None:
+    bench.serve(message())
+    bench.reign.settled = settled
+    asyncio.run(bench.actor.drop_if_overtaken())
+    assert not bench.reign.abandoned
+
+    bench.reign.overtaken = True
+    asyncio.run(bench.actor.drop_if_overtaken())
+    assert bench.reign.abandoned
+
+
 FAULTS_THAT_END_THE_REIGN = [HeadLost("rival"), MemoreeError(Code.INTEGRITY_ERROR, "damage"), RuntimeError("broken")]
 FAULTS_THE_REIGN_SURVIVES = [StoreUnavailable("s3"), ObjectStoreError("403"), BatchFailed("a bug")]
 

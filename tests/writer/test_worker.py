@@ -38,6 +38,7 @@ class ScriptedActor:
         self.may_settle = asyncio.Event()
         self.settling = asyncio.Event()
         self.settled = 0
+        self.looks = 0
         self.closed = False
         self.fault: BaseException | None = None
         self._queue = queue
@@ -63,6 +64,9 @@ class ScriptedActor:
         await self.may_settle.wait()
         self.holds_lease = False
         self.settled += 1
+
+    async def drop_if_overtaken(self) -> None:
+        self.looks += 1
 
     async def close(self) -> None:
         self.closed = True
@@ -211,6 +215,39 @@ def test_a_settled_tenant_is_closed_when_nobody_needs_it(tmp_path: Path, monkeyp
             await bench.served("a")
             await until(lambda: bench.actor("a").closed)
             await bench.served("a")
+
+    asyncio.run(run())
+
+
+def test_every_tenant_is_asked_now_and_then_whether_its_database_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "LOCAL_COPY_LOOK_SECONDS", 0.01)
+
+    async def run() -> None:
+        async with Bench(tmp_path) as bench:
+            await bench.served("a", "b")
+            await until(lambda: bench.actor("a").looks > 1 and bench.actor("b").looks > 1)
+
+    asyncio.run(run())
+
+
+def test_a_queue_without_a_backlog_is_rewritten_when_a_writer_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may have been killed between the acknowledgement of a deletion and that."""
+    monkeypatch.setattr(limits, "LOCAL_COPY_LOOK_SECONDS", 0.01)
+
+    async def run() -> None:
+        async with Bench(tmp_path) as bench:
+            bench.queue.backlog = 1
+            await until(lambda: bench.queue.looks > 2)
+            assert bench.queue.scrubs == 0
+            bench.queue.backlog = 0
+            await until(lambda: bench.queue.scrubs == 1)
+            looks = bench.queue.looks
+            await bench.served("a")
+            assert (bench.queue.scrubs, bench.queue.looks) == (1, looks)
 
     asyncio.run(run())
 

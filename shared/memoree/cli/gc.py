@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memoree.cli.jobs import report, tenancy_options, with_site
 from memoree.cli.parsing import Command
+from memoree.errors import not_found
+
+if TYPE_CHECKING:
+    from memoree.jobs.replicated import JobSite
+    from memoree.jobs.schedule import Done
 
 
 @click.command(cls=Command)
@@ -26,10 +31,18 @@ def gc(tenant: str | None, data: Path | None) -> int:
 
         result, failed = asyncio.run(_collect_here())
         return report(result) or (1 if failed else 0)
-    from memoree.jobs.scheduled import collect
-
-    done = with_site(data, lambda site: collect(site, tenant))
+    done = with_site(data, lambda site: _collect_of(site, tenant))
     return report(done.result) or (1 if done.problems else 0)
+
+
+async def _collect_of(site: JobSite, tenant: str) -> Done:
+    """Raises `NOT_FOUND` for a name that nothing is stored under."""
+    from memoree.jobs.scheduled import collect
+    from memoree.replication import layout
+
+    async for _ in site.store.list(layout.tenant_prefix(tenant)):
+        return await collect(site, tenant)
+    not_found("tenant", tenant)
 
 
 async def _collect_here() -> tuple[dict[str, Any], int]:

@@ -39,8 +39,8 @@ _stack_dir_option = _data_dir_option(
     help="Framed transport on a Unix socket instead.  [env: MEMOREE_SOCKET; default path: run/memoree.sock]",
 )
 @click.option("--tokens", metavar="FILE", help="Tokens file, or s3://BUCKET/KEY; without one, no login.")
-@click.option("--cors-origins", metavar="ORIGINS", help="Whose pages may ask, with a token: one, some or *.  [default: *]")
-@click.option("--metrics-disabled", is_flag=True, help="Measure nothing for others.")
+@click.option("--cors-origins", metavar="LIST", help="Whose pages may ask, with a token.  [default: *, which is all]")
+@click.option("--metrics-disabled", is_flag=True, help="Answer 404 at /metrics.")
 def serve(
     data_dir: Path | None,
     host: str,

@@ -10,6 +10,7 @@ import click
 
 from memoree.cli.jobs import deployment_option, report, with_site
 from memoree.cli.parsing import Command, Group
+from memoree.tenants import NAMES_DEFAULT, NAMES_MAX, page
 
 if TYPE_CHECKING:
     from memoree.tenants import Tenants
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 NONE = "none"
-NAMES_DEFAULT, NAMES_MAX = 100, 1000
 
 
-class Limit(click.ParamType):
+class Limit(click.ParamType[Any]):
     """A number, or `none`, which takes the limit away."""
 
     def __init__(self, kind: type[int] | type[float]) -> None:
@@ -130,12 +130,6 @@ def delete(name: str, confirm: str | None, yes: bool, data: Path | None) -> int:
 
     result = _administered(data, work)
     return report(result) or (0 if result["complete"] else 1)
-
-
-def page(names: Any, limit: int) -> dict[str, Any]:
-    """Of one name more than are shown, if there is one."""
-    shown = list(names[:limit])
-    return {"tenants": shown, **({"next": shown[-1]} if len(names) > limit else {})}
 
 
 def _administered(data: Path | None, work: Callable[[Tenants], Awaitable[Mapping[str, Any]]]) -> Mapping[str, Any]:

@@ -17,6 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memoree import limits
 from memoree.browsing.lists import LISTINGS
 from memoree.errors import Code, MemoreeError
+from memoree.http.admin.tenants import (
+    TENANTS_PATH,
+    CreateTenantEndpoint,
+    DeleteTenantEndpoint,
+    ListTenantsEndpoint,
+    QuotaEndpoint,
+    ShowTenantEndpoint,
+)
 from memoree.http.admin.tokens import TOKENS_PATH, CreateTokenEndpoint, ListTokensEndpoint, RevokeTokenEndpoint
 from memoree.http.answers import BULK_PATH, CALL_PATH, EVENTS_PATH, OPERATIONS_PATH, Answer, HttpRefusal, refusal_answer
 from memoree.http.attempts import OperationEndpoint
@@ -100,6 +108,13 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
         _route(TOKENS_PATH, GET=ListTokensEndpoint(gate), POST=CreateTokenEndpoint(gate)),
         _route(f"{TOKENS_PATH}/{{id}}", DELETE=RevokeTokenEndpoint(gate)),
+        _route(TENANTS_PATH, GET=ListTenantsEndpoint(services, gate), POST=CreateTenantEndpoint(services, gate)),
+        _route(
+            f"{TENANTS_PATH}/{{tenant}}",
+            GET=ShowTenantEndpoint(services, gate),
+            DELETE=DeleteTenantEndpoint(services, gate),
+        ),
+        _route(f"{TENANTS_PATH}/{{tenant}}/quota", PUT=QuotaEndpoint(services, gate)),
         _route("/v1/schema", GET=described.schema),
         _route("/openapi.json", GET=described.openapi),
         _route("/docs", GET=described.docs),

@@ -176,7 +176,7 @@ def _announced(body: bytes) -> str | None:
 def _unconfirmed() -> MemoreeError:
     return MemoreeError(
         Code.REVISION_CONFLICT,
-        "that does not confirm the deletion: a confirmation is of one tenant, holds once and for ten minutes, and a later "
-        "one takes its place",
+        "that does not confirm the deletion: a confirmation is of one tenant, holds once and for ten minutes, and a "
+        "later one takes its place",
         details={"reason": "confirmation_required"},
     )

@@ -44,8 +44,8 @@ class Buckets:
 async def delete_tenant(site: DeletionSite, tenant: str) -> dict[str, Any]:
     """Remove every object once the tombstone is there, head last: as long as it is there, a broken-off run is no damage
     that anybody could take for a lost head. Until then the tenant's lease is held, and what a reign that asks for none
-    made meanwhile goes too. Objects that could not be removed are told, not raised. Raises `NOT_FOUND` for a tenant that
-    has none, `TRANSPORT_ERROR` while a writer is faster, `StoreUnavailable`, and `INTEGRITY_ERROR` for a damaged
+    made meanwhile goes too. Objects that could not be removed are told, not raised. Raises `NOT_FOUND` for a tenant
+    that has none, `TRANSPORT_ERROR` while a writer is faster, `StoreUnavailable`, and `INTEGRITY_ERROR` for a damaged
     head."""
     stores = [site.store] if site.second is None else [site.store, site.second]
     if not [key for store in stores async for key in _keys(store, tenant)]:

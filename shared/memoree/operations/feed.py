@@ -86,15 +86,14 @@ class FeedPage(BaseModel):
 
 
 @read(FEED, position=INTERNAL, input=FeedPosition, result=FeedPage, needs_context=False, short=True)
-def page(view: View, call: Call[FeedPosition]) -> FeedPage:
-    """Raises `NOT_FOUND` for a place that this store does not have."""
+def page(view: View, call: Call[FeedPosition]) -> dict[str, Any]:
+    """Every member is told, also where it is null. Raises `NOT_FOUND` for a place that this store does not have."""
     place = call.input
     known = _known(view, place)
     records = (EventRecord.of(event) for event in events.after(view.db, place.after))
     shown, _ = cut(records, limit=min(place.limit, limits.FEED_EVENTS_MAX), bytes_max=limits.FEED_PAGE_BYTES_MAX)
-    if not shown:
-        return FeedPage(events=[], next_after=place.after, next_event_id=known)
-    return FeedPage(events=shown, next_after=shown[-1].commit_seq, next_event_id=shown[-1].event_id)
+    last = (shown[-1].commit_seq, shown[-1].event_id) if shown else (place.after, known)
+    return FeedPage(events=shown, next_after=last[0], next_event_id=last[1]).model_dump()
 
 
 def _known(view: View, place: FeedPosition) -> str | None:

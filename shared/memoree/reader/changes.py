@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from memoree.objects import ObjectMissing, ObjectStore
-from memoree.replication.ltx import RAW_LEVEL, LtxFile, LtxName, decode, format_name, parse_name, plan_fill
+from memoree.replication.ltx import RAW_LEVEL, LtxError, LtxFile, LtxName, decode, format_name, parse_name, plan_fill
 
 FETCH_CONCURRENCY = 16
 GUESSED_FILES_MAX = 64
@@ -17,6 +17,8 @@ DECODE_IN_LOOP_BYTES_MAX = 64 * 1024
 GAP_BYTES_MAX = 64 * 1024 * 1024
 """Compressed, and all of it in memory at once, because nothing is written before everything is verified. Beyond this
 a restore is the better way, and happens in a process of its own."""
+WHOLE_BYTES_MAX = 16 * 1024 * 1024
+"""Compressed, of a file with the whole database that is read here and not by a process of its own."""
 
 
 class GapTooWide(Exception):
@@ -51,6 +53,19 @@ class Changes:
             return await self._load(plan)
         except ObjectMissing as error:
             raise GapTooWide(f"a file vanished while filling from TXID {position} to {target}") from error
+
+    async def from_the_beginning(self, target: int) -> Sequence[LtxFile] | None:
+        """Files that make `target` out of nothing: a young prefix begins with one that holds the whole database. `None`
+        when they are many, large, damaged or not there any more. Raises `StoreUnavailable`."""
+        if target > GUESSED_FILES_MAX:
+            return None
+        first = LtxName(RAW_LEVEL, 1, 1)
+        try:
+            if (await self._store.head(self._prefix + format_name(first))).size > WHOLE_BYTES_MAX:
+                return None
+            return await self.between(0, target)
+        except (ObjectMissing, GapTooWide, LtxError):
+            return None
 
     async def available(self) -> list[LtxName]:
         """Every change file of the prefix."""

@@ -23,7 +23,6 @@ from memoree.reader.generation import Generation
 from memoree.reader.outgoing import outgoing, unreachable
 from memoree.reader.replica import Replica
 from memoree.reader.replicas import Replicas
-from memoree.replication.tombstone import deleted
 from memoree.service import Reply, Request, refusal, write_pending, write_reply
 
 STORE_WRITES_AT_ONCE_MAX = 16
@@ -131,8 +130,7 @@ class ManyWrites:
         self, tenant: str, replica: Replica, requests: Mapping[int, Request], answer: Answer
     ) -> dict[AttemptId, int]:
         """The attempts that are in the queue now, and the numbers of their requests."""
-        if replica.tombstone is not None:
-            raise deleted(tenant)
+        await replica.require_not_deleted()
         history = replica.history
         prepared: dict[int, tuple[AttemptId, OutgoingMessage]] = {}
 

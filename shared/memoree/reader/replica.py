@@ -32,7 +32,7 @@ from memoree.replication import layout, tombstone
 from memoree.replication.head import Head, HeadFile, HeadReading, head_missing
 from memoree.replication.litestream import LitestreamError, NotRestorable
 from memoree.replication.ltx import LtxError, LtxFile, apply, restorable_boundaries
-from memoree.replication.tombstone import Tombstone
+from memoree.replication.tombstone import Tombstone, deleted
 
 RESTORE_TRIES_MAX = 5
 FOREIGN_STATES_MAX = 2
@@ -95,6 +95,13 @@ class Replica:
     @property
     def is_loaded(self) -> bool:
         return self._active is not None
+
+    async def require_not_deleted(self) -> None:
+        """Before a write. Raises `FORBIDDEN`, after a fresh look: the tenant may have been founded anew."""
+        if self.tombstone is not None:
+            await self.refresh_anew()
+        if self.tombstone is not None:
+            raise deleted(self.tenant)
 
     @property
     def history(self) -> int:
@@ -319,7 +326,7 @@ class Replica:
         assert head.prefix is not None
         prefix = layout.tenant_prefix(self.tenant) + head.prefix
         changes = Changes(self._environment.store, prefix, kept_bytes_max=limits.KEPT_CHANGES_BYTES_MAX)
-        copy = await self._restored_copy(prefix, changes, head.txid)
+        copy = await self._replayed_copy(changes, head) or await self._restored_copy(prefix, changes, head.txid)
         try:
             if copy.position == head.txid:
                 generation = await self._in_thread(_proved, copy, head)
@@ -334,6 +341,18 @@ class Replica:
             retired.copy.discard()
         self._spare, self._changes, self._prefix = None, changes, head.prefix
         self._swap(generation)
+
+    async def _replayed_copy(self, changes: Changes, head: Head) -> Copy | None:
+        """What a takeover leaves is read sooner here than by a process of its own."""
+        if (files := await changes.from_the_beginning(head.txid)) is None:
+            return None
+        copy = Copy(self._new_path(), 0)
+        try:
+            await self._in_thread(_written, copy, files, head)
+        except BaseException:
+            copy.discard()
+            raise
+        return copy
 
     async def _restored_copy(self, prefix: str, changes: Changes, txid: int) -> Copy:
         for _ in range(RESTORE_TRIES_MAX):
@@ -413,14 +432,18 @@ class Replica:
 
 def _brought_forward(target: Copy, files: Sequence[LtxFile], head: Head) -> Generation:
     """Apply changes to a copy nobody has open, and prove it. On failure the copy is no copy of anything."""
-    descriptor = os.open(target.path, os.O_RDWR | os.O_CLOEXEC)
+    _written(target, files, head)
+    return _proved(target, head)
+
+
+def _written(target: Copy, files: Sequence[LtxFile], head: Head) -> None:
+    descriptor = os.open(target.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for file in files:
             apply(file, descriptor)
     finally:
         os.close(descriptor)
     target.position = max(head.txid, target.position)
-    return _proved(target, head)
 
 
 def _proved(copy: Copy, head: Head) -> Generation:

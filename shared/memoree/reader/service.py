@@ -222,10 +222,10 @@ class ReplicatedService:
 
     async def _write(self, tenant: str, request: Request, wait_seconds: float) -> Reply:
         call = request.call
-        async with self._replicas.ready(tenant, strong=False) as replica:
-            founds = call.operation.name == CREATE
-            if replica.tombstone is not None and not founds:
-                raise deleted(tenant)
+        founds = call.operation.name == CREATE
+        async with self._replicas.ready(tenant, strong=founds) as replica:
+            if not founds:
+                await replica.require_not_deleted()
             if (replayed := await self._replay(tenant, replica, call)) is not None:
                 return write_reply(call, *replayed)
             group = tenant
@@ -354,8 +354,8 @@ class ReplicatedService:
         return deployment_receipt(self._environment.retention, self._environment.clock(), blobs=blobs)
 
     @property
-    def tenants(self) -> Tenants:
-        """See `memoree.service.Service.tenants`."""
+    def administration(self) -> Tenants:
+        """See `memoree.service.Service.administration`."""
         from memoree.jobs.tenant_administration import ReplicatedTenants
 
         return ReplicatedTenants(self._environment.store, self, self._environment.deletion)

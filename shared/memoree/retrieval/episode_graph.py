@@ -49,36 +49,46 @@ _SAYING = f"""
     WHERE claim_fts MATCH :match AND {_VISIBLE_CLAIM} AND {_CITES_AN_EPISODE}
     ORDER BY claim_fts.rowid DESC LIMIT {ANCHORS_PER_ENTITY_MAX}
 """  # noqa: S608 - constants
-_RELATED = f"""
-    SELECT f.key, e.target_type, e.target_id FROM json_each(:frontier) AS f
-    CROSS JOIN relations AS e ON e.source_id = f.value ->> 1 AND e.source_type = f.value ->> 0
-    WHERE e.row_id <= :seen
-    UNION ALL
-    SELECT f.key, e.source_type, e.source_id FROM json_each(:frontier) AS f
-    CROSS JOIN relations AS e ON e.target_id = f.value ->> 1 AND e.target_type = f.value ->> 0
-    WHERE e.row_id <= :seen
-    LIMIT {EDGES_PER_STEP_MAX}
-"""  # noqa: S608 - constants
-_CITING = f"""
-    SELECT f.key, 'claim', cl.claim_id FROM json_each(:frontier) AS f
-    CROSS JOIN artifacts AS a ON a.artifact_id = f.value ->> 1
-    CROSS JOIN artifact_revisions AS ar ON ar.artifact_row = a.row_id
-    CROSS JOIN claim_evidence AS v ON v.artifact_revision_row = ar.row_id
-    CROSS JOIN claim_revisions AS cr ON cr.row_id = v.claim_revision_row
-    CROSS JOIN claims AS cl ON cl.row_id = cr.claim_row
-    WHERE f.value ->> 0 = 'artifact' AND {_VISIBLE_CLAIM}
-    LIMIT {EDGES_PER_STEP_MAX}
-"""  # noqa: S608 - constants
-_CITED = f"""
-    SELECT f.key, 'artifact', a.artifact_id FROM json_each(:frontier) AS f
-    CROSS JOIN claims AS cl ON cl.claim_id = f.value ->> 1
-    CROSS JOIN claim_revisions AS cr ON cr.claim_row = cl.row_id
-    CROSS JOIN claim_evidence AS v ON v.claim_revision_row = cr.row_id
-    CROSS JOIN artifact_revisions AS ar ON ar.row_id = v.artifact_revision_row
-    CROSS JOIN artifacts AS a ON a.row_id = ar.artifact_row
-    WHERE f.value ->> 0 = 'claim' AND {_VISIBLE_CLAIM}
-    LIMIT {EDGES_PER_STEP_MAX}
-"""  # noqa: S608 - constants
+
+
+def _related(near: str, far: str) -> str:
+    return f"""
+        SELECT f.key, e.{far}_type, e.{far}_id FROM json_each(:frontier) AS f
+        CROSS JOIN relations AS e ON e.{near}_id = f.value ->> 1 AND e.{near}_type = f.value ->> 0
+        WHERE e.row_id <= :seen
+    """  # noqa: S608 - constants
+
+
+def _over_evidence(near: str, far: str, joins: str) -> str:
+    return f"""
+        SELECT f.key, {far} FROM json_each(:frontier) AS f {joins}
+        WHERE f.value ->> 0 = '{near}' AND {_VISIBLE_CLAIM} LIMIT {EDGES_PER_STEP_MAX}
+    """  # noqa: S608 - constants
+
+
+_RELATED = f"{_related('source', 'target')} UNION ALL {_related('target', 'source')} LIMIT {EDGES_PER_STEP_MAX}"
+_CITING = _over_evidence(
+    "artifact",
+    "'claim', cl.claim_id",
+    """
+        CROSS JOIN artifacts AS a ON a.artifact_id = f.value ->> 1
+        CROSS JOIN artifact_revisions AS ar ON ar.artifact_row = a.row_id
+        CROSS JOIN claim_evidence AS v ON v.artifact_revision_row = ar.row_id
+        CROSS JOIN claim_revisions AS cr ON cr.row_id = v.claim_revision_row
+        CROSS JOIN claims AS cl ON cl.row_id = cr.claim_row
+    """,
+)
+_CITED = _over_evidence(
+    "claim",
+    "'artifact', a.artifact_id",
+    """
+        CROSS JOIN claims AS cl ON cl.claim_id = f.value ->> 1
+        CROSS JOIN claim_revisions AS cr ON cr.claim_row = cl.row_id
+        CROSS JOIN claim_evidence AS v ON v.claim_revision_row = cr.row_id
+        CROSS JOIN artifact_revisions AS ar ON ar.row_id = v.artifact_revision_row
+        CROSS JOIN artifacts AS a ON a.row_id = ar.artifact_row
+    """,
+)
 _VERSION = f"""
     SELECT p.row_id FROM artifacts AS a CROSS JOIN episodes AS p ON p.artifact_row = a.row_id
     WHERE a.artifact_id = :entity_id AND {VISIBLE_EPISODE}

@@ -25,7 +25,8 @@ from memoree.tokens.document import (
 from memoree.tokens.source import TokensSource
 
 ID_DIGITS_MIN = 4
-_ID = re.compile(f"[0-9a-f]{{{ID_DIGITS_MIN},64}}")
+ID_PATTERN = f"^[0-9a-f]{{{ID_DIGITS_MIN},64}}$"
+_ID = re.compile(ID_PATTERN)
 
 Choice = Callable[[TokenEntry], bool]
 

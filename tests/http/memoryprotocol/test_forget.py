@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import secrets
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from memoree import limits
 from memoree.data_directory import DATABASE_NAME
+from memoree.database.connection import open_reader
 
 from .conftest import As
 from .protocol import ABSENT, Json, Protocol, refused, stored_ids
@@ -250,14 +254,73 @@ def test_a_receipt_confirms_however_it_is_written(a: Protocol, store_a: Path) ->
     refused(ask(a, by_id()), 404, "not_found")
 
 
+def filled(client: Protocol, secret: str) -> None:
+    """So many that SQLite moves rows about, which leaves copies in free space."""
+    for number in range(60):
+        text = f"a text with {secret} and firing {number}. " * (1 + number % 7)
+        client.ingest(text, source=f"{secret}:{number}", metadata={secret: secret})
+
+
+def files_with(directory: Path, secret: str) -> list[Path]:
+    """Those that hold any eight bytes of it in a row."""
+    pieces = [secret[start : start + 8].encode() for start in range(len(secret) - 7)]
+    bodies = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    return [path for path, body in bodies.items() if any(piece in body for piece in pieces)]
+
+
 @pytest.mark.proves("memoryprotocol-67")
-def test_no_byte_of_it_is_left_in_the_database(a: Protocol, store_a: Path) -> None:
-    a.ingest(f"a text with {MARKER}", id=ABSENT, source=f"{MARKER}:log", metadata={MARKER: MARKER}, t_ref=None)
-    receipt = preview(a, by_source(MARKER))
-    assert delete(a, receipt).status_code == 200
-    for path in store_a.rglob("*"):
-        if path.is_file():
-            assert MARKER.encode() not in path.read_bytes(), path
+def test_no_byte_of_it_is_left_in_the_data_directory(a: Protocol, store_a: Path) -> None:
+    """When the receipt is answered, which says so; not even of the words that named it."""
+    secret = "".join(secrets.choice("bcdfghjklmnpqrstvwxz") for _ in range(40))
+    filled(a, secret)
+    a.ingest("stays", id=ABSENT)
+    assert files_with(store_a, secret), "a look that finds nothing proves nothing"
+    done = delete(a, preview(a, by_source(secret))).json()
+    assert files_with(store_a, secret) == []
+    assert done.get("stores", {}).get("database") == "erased"
+    assert {name for name, line in done["stores"].items() if line != "erased"} == {"parked_commands", "answers"}
+    assert a.episode(ABSENT)["content"] == "stays"
+    assert delete(a, preview(a, by_source(secret))).status_code == 200
+    assert files_with(store_a, secret) == []
+
+
+def test_while_an_earlier_state_is_read_the_receipt_says_so_and_the_files_are_rewritten_after(
+    a: Protocol, store_a: Path
+) -> None:
+    filled(a, MARKER)
+    with closing(open_reader(store_a / DATABASE_NAME, immutable=False)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM meta").fetchall()
+        done = delete(a, preview(a, by_source(MARKER))).json()
+        assert done["stores"]["database"].startswith("retained_until ")
+        assert files_with(store_a, MARKER)
+        a.ingest("others are not kept waiting", id=ABSENT)
+    deadline = time.monotonic() + 10.0
+    while found := files_with(store_a, MARKER):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def test_neither_what_was_deleted_nor_what_was_asked_is_in_a_log(
+    a: Protocol, store_a: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even at the lowest level, and whatever was refused."""
+    caplog.set_level(logging.DEBUG)
+    a.ingest(f"a text with {MARKER}", id=ABSENT, source=MARKER, metadata={MARKER: MARKER})
+    recalled(a, f"a text with {MARKER}", mode="graph")
+    for body in (
+        {"query": MARKER, "filter": MARKER},
+        {"query": MARKER, "as_of": MARKER},
+        {"query": [MARKER]},
+        {MARKER: 1},
+    ):
+        assert a.request("POST", "/v1/recall", body).status_code in (400, 422)
+    assert a.request("POST", "/v1/recall", {"query": f"{MARKER} " * 10_000}).status_code in (400, 422)
+    assert a.request("POST", "/v1/recall", f"{{{MARKER}".encode()).status_code == 400
+    refused(ask(a, by_id(), hard=True, confirmation_token=MARKER), 400, "invalid_confirmation_token")
+    assert delete(a, preview(a, by_source(MARKER))).status_code == 200
+    assert caplog.records, "a log that is empty proves nothing"
+    assert MARKER not in caplog.text and not any(MARKER in str(vars(record)) for record in caplog.records)
 
 
 @pytest.mark.proves("memoryprotocol-68")

@@ -158,13 +158,14 @@ def test_silence_lasts_no_longer_than_fifteen_seconds() -> None:
     assert sse.KEEP_ALIVE_SECONDS == 15.0
 
 
-def test_what_goes_wrong_later_is_an_event_and_then_nothing(patient: Protocol, stalled: Stalled) -> None:
+@pytest.mark.parametrize(("code", "told"), [(Code.TRANSPORT_ERROR, "storage"), (Code.INTERNAL_ERROR, "retrieve")])
+def test_what_goes_wrong_later_is_an_event_and_then_nothing(
+    patient: Protocol, stalled: Stalled, code: Code, told: str
+) -> None:
     stalled.seconds = 0.15
-    stalled.answer = lambda request: refusal(
-        request.call.request_id, MemoreeError(Code.TRANSPORT_ERROR, "the store is away")
-    )
+    stalled.answer = lambda request: refusal(request.call.request_id, MemoreeError(code, "the store is away"))
     assert [(event.event, event.json()) for event in events(patient)] == [
-        ("error", {"error": "storage", "message": "the store is away"})
+        ("error", {"error": told, "message": "the store is away"})
     ]
 
 

@@ -7,7 +7,6 @@ again; `DELETE …/{id}` 200 with the one that was revoked. An `id` is the begin
 from __future__ import annotations
 
 import logging
-from typing import NoReturn
 
 from starlette.types import Receive, Scope
 
@@ -22,7 +21,7 @@ from memoree.tokens.document import OPERATOR_TENANT, Token, TokenEntry, TokenRig
 
 TOKENS_PATH = "/v1/admin/tokens"
 NOT_HERE = 501
-"""Where there are no tokens, or they are kept by what this service may not change."""
+"""Where the tokens are kept by what this service may not change."""
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +40,12 @@ class TokensEndpoint(AdminEndpoint):
         self._tokens = gate.tokens
 
     def _administration(self, *, writing: bool) -> TokensAdministration:
-        """Raises 501, `CONFIG_ERROR`."""
+        """Raises `NOT_FOUND` where nobody is asked for a token, and 501."""
         if self._tokens is None:
-            _not_here("this service asks for no tokens; start it with a tokens file")
+            raise MemoreeError(Code.NOT_FOUND, "this service asks for no tokens; start it with a tokens file")
         if writing and not self._tokens.source.writable:
-            _not_here("the tokens of this service are changed where it gets them from, not here")
+            message = "the tokens of this service are changed where it gets them from, not here"
+            raise HttpRefusal(MemoreeError(Code.CONFIG_ERROR, message), status=NOT_HERE)
         return TokensAdministration(self._tokens.source, only_tenant=self._tokens.only_tenant)
 
     async def _changed(self, what: str, token: Token, principal: Principal) -> None:
@@ -98,7 +98,3 @@ def _tenant_of(asked: NewToken, principal: Principal) -> str:
 
 def _administered_by(principal: Principal) -> Choice:
     return lambda entry: principal.operator or entry.tenant == principal.tenant
-
-
-def _not_here(message: str) -> NoReturn:
-    raise HttpRefusal(MemoreeError(Code.CONFIG_ERROR, message), status=NOT_HERE)

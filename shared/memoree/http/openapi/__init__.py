@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from memoree import __version__
 from memoree.browsing.lists import LISTINGS
+from memoree.http.admin.tenants import TENANTS_PATH
+from memoree.http.admin.tokens import TOKENS_PATH
 from memoree.http.answers import BULK_PATH, CALL_PATH, EVENTS_PATH, OPERATIONS_PATH
 from memoree.http.content import CONTENT_PATH
-from memoree.http.openapi import content, events, lists, memoryprotocol, protocol
+from memoree.http.openapi import content, events, lists, memoryprotocol, protocol, tenants, tokens
 from memoree.http.openapi.components import Components, Json
 from memoree.http.openapi.parts import add_plain_error
 from memoree.http.openapi.public import open_paths
@@ -44,6 +46,14 @@ def document(*, authorization: bool, metrics: bool) -> Json:
         "/v1/forget": {"post": memoryprotocol.forget(components)},
         "/v1/snapshot/{lsn}": {"get": memoryprotocol.snapshot()},
         "/v1/episode/{episode_id}": {"get": memoryprotocol.episode(components)},
+        TOKENS_PATH: {"post": tokens.create_token(components), "get": tokens.list_tokens(components)},
+        f"{TOKENS_PATH}/{{id}}": {"delete": tokens.revoke_token()},
+        TENANTS_PATH: {"post": tenants.create_tenant(components), "get": tenants.list_tenants(components)},
+        f"{TENANTS_PATH}/{{tenant}}": {
+            "get": tenants.show_tenant(components),
+            "delete": tenants.delete_tenant(components),
+        },
+        f"{TENANTS_PATH}/{{tenant}}/quota": {"put": tenants.set_quota(components)},
         **open_paths(metrics=metrics),
     }
     security = {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}} if authorization else {}

@@ -28,7 +28,7 @@ def feed(components: Components) -> Json:
     return {
         "operationId": "events",
         "summary": "Follow what is committed",
-        "description": "Audit events after a commit number, in order; where there are none yet, it waits for the first. "
+        "description": "Audit events after a commit number, in order. Without any it waits for the first. "
         "410 says that the number is none of this store's; `details.resume_after` is where to go on.",
         "parameters": [
             _query("after", "The `next_after` of the page before; without it, everything.", _FROM_0, 0),

@@ -38,6 +38,14 @@ _INTERVAL: Json = {
 _EXAMPLE: Json = {"source": "kiln:log/2026-03-02", "content": "# Firing 12\n\nCone 6 reached at 21:40."}
 
 
+def _json_body(schema: Json, **examples: tuple[str, Json]) -> Json:
+    """A request body; of each example, by its name, what it shows and the body itself."""
+    content: Json = {"schema": schema}
+    if examples:
+        content["examples"] = {name: {"summary": told, "value": body} for name, (told, body) in examples.items()}
+    return {"required": True, "content": {"application/json": content}}
+
+
 def ingest(components: Components) -> Json:
     components.schemas["Ingested"] = {
         "type": "object",
@@ -54,15 +62,7 @@ def ingest(components: Components) -> Json:
         "summary": "Store one episode",
         "description": "An episode of the same `id` is replaced; one that is the same already is left as it is.",
         "parameters": [_KEY],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": body,
-                    "examples": {"minimal": {"summary": "A source and a content", "value": _EXAMPLE}},
-                }
-            },
-        },
+        "requestBody": _json_body(body, minimal=("A source and a content", _EXAMPLE)),
         "responses": {
             "200": answer("Stored: every read sees it", ref("Ingested"), "Memoree-Commit-Seq"),
             **plain_refusals(*ADMISSION, 413, 415, 422, *FAILURES),
@@ -82,7 +82,7 @@ def recall(components: Components) -> Json:
         "operationId": "recall_episodes",
         "summary": "Find chunks of episodes",
         "description": "Who accepts `text/event-stream` gets one event a hit.",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "requestBody": _json_body(body),
         "responses": {"200": found, **plain_refusals(*ADMISSION, 413, 415, 422, 501, *FAILURES)},
     }
 
@@ -97,6 +97,13 @@ def forget(components: Components) -> Json:
             **{name: {"type": "integer", "minimum": 0} for name in ("matched", "rows_written", "rows_deleted")},
             "audit_lsn": _LSN,
             "preview": {"type": "boolean"},
+            "erasure": {"type": "object", "description": "Of a deletion: its id, when it was, and the artifacts."},
+            "stores": {
+                "type": "object",
+                "description": "Of a deletion: by store, `erased`, or `retained_until` and an instant.",
+                "additionalProperties": {"type": "string"},
+            },
+            "recorded_in_second_bucket_by": {"type": "string", "format": "date-time"},
         },
     }
     body = components.sent("ForgetBody", input_schema(ForgetBody))
@@ -106,15 +113,7 @@ def forget(components: Components) -> Json:
         "summary": "Forget episodes",
         "description": "`hard` deletes for good, and needs the receipt of a dry run as `confirmation_token`.",
         "parameters": [_KEY],
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": body,
-                    "examples": {"preview": {"summary": "A dry run", "value": preview}},
-                }
-            },
-        },
+        "requestBody": _json_body(body, preview=("A dry run", preview)),
         "responses": {
             "200": answer("What matched, and what became of it", ref("ForgetReceipt"), "Memoree-Commit-Seq"),
             **plain_refusals(*ADMISSION, 404, 413, 415, 422, 428, *FAILURES),
