@@ -9,11 +9,12 @@ minute or two instead of five. Beside each store goes a plain full-text index of
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -194,21 +195,29 @@ def grow(directory: Path, grown: Path, *, statements: Iterator[data.Statement], 
 @asynccontextmanager
 async def served(directory: Path, claims: int) -> AsyncIterator[ServedMemory]:
     """`memoree serve` on a filled directory; stopped on leaving."""
-    log_path = directory.with_suffix(".log")
+    async with server(directory) as (url, pid):
+        with closing(open_reader(directory / PLAIN_NAME, immutable=True)) as plain:
+            yield ServedMemory(claims, url, pid, plain)
+
+
+@asynccontextmanager
+async def server(directory: Path, *options: str, **variables: str) -> AsyncIterator[tuple[str, int]]:
+    """The URL and process of a `memoree serve` on a directory; stopped on leaving."""
+    log_path = directory.with_name(f"{directory.name}{''.join(options[:1])}.log")
     with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "memoree.cli.main", "serve", "--data-dir", str(directory), "--port", "0"),
+            *options,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, **variables},
         )
-    plain = open_reader(directory / PLAIN_NAME, immutable=True)
     try:
         async with asyncio.timeout(START_SECONDS_MAX):
             url = await _url(process, log_path)
-        yield ServedMemory(claims, url, process.pid, plain)
+        yield url, process.pid
     finally:
-        plain.close()
         if process.returncode is None:
             process.terminate()
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from .figures import Ratio
 from .ratios import (
+    admission,
     backup,
     cold_start,
+    concurrent_ingests,
     concurrent_writes,
     context,
     durable_ack,
@@ -16,11 +18,13 @@ from .ratios import (
     memory,
     quality,
     recall,
+    recall_episodes,
     recall_growth,
     relation_list,
     restore,
     revise,
     search,
+    snapshot,
     stream,
     verify,
     visible_elsewhere,
@@ -31,6 +35,7 @@ RATIOS: tuple[Ratio, ...] = (
     durable_ack.RATIO,
     visible_elsewhere.RATIO,
     concurrent_writes.RATIO,
+    concurrent_ingests.RATIO,
     stream.RATIO,
     writer_throughput.RATIO,
     ingest.RATIO,
@@ -51,6 +56,9 @@ RATIOS: tuple[Ratio, ...] = (
     context.RATIO,
     hostile.RATIO,
     recall_growth.RATIO,
+    recall_episodes.RATIO,
+    snapshot.RATIO,
+    admission.RATIO,
     *quality.OWN_CORPUS,
     quality.CRANFIELD,
 )

@@ -65,6 +65,8 @@ class Plan:
     lease_ttl_seconds: float = limits.LEASE_TTL_SECONDS
     stream_bytes: int = 1024 * MIB
     ingested: int = 10_000
+    episodes: int = 2_000
+    snapshot_rows: int = 200_000
 
     @property
     def samples_per_round(self) -> int:
@@ -92,6 +94,8 @@ QUICK_PLAN = Plan(
     lease_ttl_seconds=3.0,
     stream_bytes=16 * MIB,
     ingested=200,
+    episodes=50,
+    snapshot_rows=1_000,
 )
 """Enough to prove that everything runs; its numbers mean little."""
 

@@ -40,8 +40,8 @@ class Stack:
     s3: S3Settings
     tokens: dict[str, str] = field(repr=False)
 
-    async def caller(self, tenant: str, *, url: str | None = None) -> Caller:
-        return await Caller.open(url or self.url, self.tokens[tenant])
+    async def caller(self, tenant: str, *, url: str | None = None, route: str = "POST /v1/call") -> Caller:
+        return await Caller.open(url or self.url, self.tokens[tenant], route)
 
     @property
     def queue_path(self) -> Path:

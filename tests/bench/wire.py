@@ -37,6 +37,16 @@ def put_source(text: str) -> bytes:
     )
 
 
+def ingest(text: str) -> bytes:
+    """Of MemoryProtocol."""
+    return orjson.dumps({"source": "bench:log", "content": text})
+
+
+def recall_episodes(query: str) -> bytes:
+    """Of MemoryProtocol."""
+    return orjson.dumps({"query": query})
+
+
 def put_bytes(data: str) -> bytes:
     """A binary artifact; its bytes are given in base64."""
     return _body(
@@ -107,7 +117,8 @@ def _body(op: str, **input_: Any) -> bytes:
 
 
 class Caller:
-    """One keep-alive connection to `POST /v1/call`. Open it with `async with await Caller.open(…)`."""
+    """One keep-alive connection to one route, `POST /v1/call` unless another is named. Open it with `async with await
+    Caller.open(…)`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         self._reader = reader
@@ -115,11 +126,11 @@ class Caller:
         self._head = head
 
     @classmethod
-    async def open(cls, url: str, token: str) -> Self:
+    async def open(cls, url: str, token: str, route: str = "POST /v1/call") -> Self:
         parts = urlsplit(url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         head = (
-            f"POST /v1/call HTTP/1.1\r\nhost: {parts.netloc}\r\nauthorization: Bearer {token}\r\n"
+            f"{route} HTTP/1.1\r\nhost: {parts.netloc}\r\nauthorization: Bearer {token}\r\n"
             "content-type: application/json\r\ncontent-length: "
         )
         return cls(reader, writer, head.encode())
@@ -136,6 +147,13 @@ class Caller:
         """The envelope of a success. A benchmark over failures measures nothing: anything else raises."""
         answer: dict[str, Any] = orjson.loads(await self.send(body))
         if answer.get("ok") is not True:
+            raise RuntimeError(f"the benchmark's request failed: {answer}")
+        return answer
+
+    async def answered(self, body: bytes = b"") -> Any:
+        """The answer of a route that speaks in no envelopes. One that refuses raises."""
+        answer = orjson.loads(await self.send(body))
+        if isinstance(answer, dict) and "error" in answer:
             raise RuntimeError(f"the benchmark's request failed: {answer}")
         return answer
 

@@ -78,7 +78,8 @@ def test_every_setting_of_the_api_is_documented() -> None:
     HttpSettings.from_environment(Asked())
     assert len(asked) >= 7
     assert [name for name in asked if f"| `{name}` |" not in OPERATIONS.read_text()] == []
-    assert asked <= PROCESS_SETTINGS
+    of_deployments = {f"MEMOREE_{name.upper()}" for name in StackSettings.model_fields}
+    assert asked <= PROCESS_SETTINGS | of_deployments
 
 
 def shown_default(field: FieldInfo) -> str:

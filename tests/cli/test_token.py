@@ -13,7 +13,8 @@ import pytest
 
 from memoree.client.endpoint import find_token
 
-from .conftest import Run, Shell
+from .conftest import PROGRAM, Run, Shell
+from .screen import on_terminal
 
 Inside = Callable[..., Run]
 
@@ -82,6 +83,19 @@ def test_an_expiry_may_be_a_span_from_now(inside: Inside, tokens: Path, span: st
     made = create(inside, tokens, "--expires", span).result
     until = datetime.fromisoformat(made.get("expires_at", "2001-01-01T00:00:00Z"))
     assert abs(until - datetime.now(UTC) - timedelta(seconds=seconds)) < timedelta(seconds=60)
+
+
+def test_a_token_is_in_one_piece_on_the_narrowest_terminal_and_lists_are_tables(shell: Shell, tokens: Path) -> None:
+    def screen(*line: str) -> list[str]:
+        status, shown = on_terminal(
+            [PROGRAM, "token", *line, "--tokens", tokens], cwd=shell.cwd, environment=shell.environment, columns=40
+        )
+        assert status == 0, shown
+        return shown.splitlines()
+
+    first, second = screen("create", "--tenant", "A", "--scope", "recall")[:2]
+    assert hashlib.sha256(first.encode()).hexdigest()[:12] == second.split()[1]
+    assert [line.split()[0] for line in screen("list")] == ["id", second.split()[1]]
 
 
 @pytest.mark.proves("tokens-11")

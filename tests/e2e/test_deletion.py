@@ -74,6 +74,7 @@ def gone_within(stack: Deployment, secret: str, seconds: float) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.proves("memoryprotocol-67")
 @pytest.mark.timeout(240)
 def test_what_was_deleted_is_on_no_disk_of_a_process_and_in_no_log(stack: Deployment) -> None:
     """Through MemoryProtocol of one tenant, by the operator of another. One process has not been asked for a while."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,6 +17,8 @@ from memoree.embedded import EmbeddedService
 from memoree.http.app import create_app
 from memoree.http.memoryprotocol import sse
 from memoree.http.settings import HttpSettings
+from memoree.serverless.api import WithinEvent
+from memoree.serverless.container import SETTLING_SECONDS
 
 
 def event(body: bytes, path: str = "/v1/call", **headers: str) -> dict[str, Any]:
@@ -64,3 +67,38 @@ def test_a_stream_of_hits_is_delivered_as_a_whole(
     assert answer["body"].startswith(": waiting\n\n" if seconds == 0.0 else "event: hit\n")
     assert answer["body"].endswith("\n\nevent: done\ndata: {}\n\n")
     assert asyncio.all_tasks(asyncio.get_event_loop_policy().get_event_loop()) == set()
+
+
+class Remaining:
+    """Lambda's context, of an event whose time is almost over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return round(self._seconds * 1000)
+
+
+@pytest.mark.parametrize(("left", "waited"), [(SETTLING_SECONDS + 0.4, 0.4), (SETTLING_SECONDS - 1, 0.0)])
+def test_no_wait_for_a_change_outlasts_its_event(
+    store: EmbeddedService, handler: Mangum, left: float, waited: float
+) -> None:
+    bounded = Mangum(WithinEvent(create_app(store, HttpSettings())), lifespan="off")
+    asked = event(b"", "/v1/events") | {"rawQueryString": "after=0&wait=20"}
+    asked["requestContext"] = {"http": {"method": "GET", "path": "/v1/events", "sourceIp": "127.0.0.1"}}
+    began = time.monotonic()
+    answer = bounded(asked, Remaining(left))  # type: ignore[arg-type]  # what of it is used
+    assert (answer["statusCode"], json.loads(answer["body"])["events"]) == (200, [])
+    assert waited <= time.monotonic() - began < waited + 5
+    loop = asyncio.get_event_loop_policy().get_event_loop()
+    loop.run_until_complete(store._changes.close() if store._changes is not None else asyncio.sleep(0))
+    assert asyncio.all_tasks(loop) == set()
+
+
+def test_a_function_compresses_nothing(store: EmbeddedService, handler: Mangum) -> None:
+    plain = Mangum(WithinEvent(create_app(store, HttpSettings())), lifespan="off")
+    call = json.dumps(envelope("schema")).encode()
+    answer = plain(event(call, **{"accept-encoding": "gzip"}), Remaining(30))  # type: ignore[arg-type]  # as above
+    assert (answer["statusCode"], answer["isBase64Encoded"]) == (200, False)
+    assert "content-encoding" not in answer["headers"]
+    assert json.loads(answer["body"])["ok"] is True

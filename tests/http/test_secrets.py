@@ -85,7 +85,14 @@ class Loud(Scripted):
     async def revision_content(self, *_: object, **__: object) -> NoReturn:
         self._fail()
 
-    async def record_erasure(self, *_: object) -> NoReturn:
+    async def record_erasure(self, *_: object, **__: object) -> NoReturn:
+        self._fail()
+
+    async def newer(self, *_: object, **__: object) -> NoReturn:
+        self._fail()
+
+    @property
+    def administration(self) -> NoReturn:
         self._fail()
 
     async def cursor_key(self) -> bytes:

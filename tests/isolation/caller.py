@@ -19,6 +19,8 @@ Json = dict[str, Any]
 
 CONTEXT: Json = {"workspace_id": "wsp_lab", "project_id": "prj_kiln"}
 STRONG = {"Memoree-Consistency": "strong"}
+PATIENT = {"Prefer": "wait=30"}
+"""Of a busy machine."""
 ID = re.compile(r"(?<![0-9A-Za-z])(?:[a-z]{2,5}_)?[0-7][0-9A-HJKMNP-TV-Z]{25}(?![0-9A-Za-z])")
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -54,7 +56,7 @@ class Caller:
         self.heard = Heard()
         self._ledger = ledger
         self._numbers = itertools.count(1)
-        headers = {"Authorization": f"Bearer {token or token_of(tenant)}", **STRONG}
+        headers = {"Authorization": f"Bearer {token or token_of(tenant)}", "Accept-Encoding": "identity", **STRONG}
         self.http = httpx.Client(base_url=base_url, headers=headers, timeout=60.0, trust_env=False)
 
     def close(self) -> None:
@@ -77,7 +79,8 @@ class Caller:
 
     def call(self, op: str, input: Any = None, *, key: str | None = None) -> Json:
         """The envelope that answers; one that says why it could not be decided is a failure."""
-        answer: Json = self.request("POST", "/v1/call", envelope(op, input, key or self.fresh_key())).json()
+        asked = envelope(op, input, key or self.fresh_key())
+        answer: Json = self.request("POST", "/v1/call", asked, PATIENT).json()
         code = answer.get("error", {}).get("code")
         assert code not in ("INTERNAL_ERROR", "TRANSPORT_ERROR", "WRITE_PENDING"), answer
         return answer

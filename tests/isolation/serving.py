@@ -13,7 +13,8 @@ from starlette.applications import Starlette
 
 from memoree.http.server import HttpServer, address_of, listen
 
-START_SECONDS_MAX = 20.0
+START_SECONDS_MAX = 60.0
+"""On a busy machine."""
 
 
 @contextmanager

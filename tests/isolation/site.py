@@ -41,6 +41,11 @@ PAGE_BYTES = 4096
 WAIT_SECONDS = 60.0
 
 
+def is_of(tenant: str, key: str) -> bool:
+    """Whether an object is the tenant's alone."""
+    return key.startswith(f"tenants/{tenant}/") or key == f"deleted/{tenant}.json"
+
+
 @dataclass(frozen=True)
 class Touch:
     """One request to the store. `who` is the api or the writer; `method` and `key` are the `ObjectStore`'s."""
@@ -212,7 +217,10 @@ class Site:
                 facts=FACTS,
                 executor=threads[1],
                 timings=WriterTimings(
-                    lease_ttl=NEVER_SECONDS, lease_renew=NEVER_SECONDS / 3, settle_after_idle=NEVER_SECONDS
+                    lease_ttl=NEVER_SECONDS,
+                    lease_renew=NEVER_SECONDS / 3,
+                    watchdog=NEVER_SECONDS,
+                    settle_after_idle=NEVER_SECONDS,
                 ),
             )
             running = asyncio.create_task(WriterWorker(writer, queues[1], supervised=True).run(stop))

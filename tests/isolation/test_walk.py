@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from isolation.conftest import BURST, Town
 from isolation.names import ALIKE, token_of, word_of
+from isolation.site import is_of
 from isolation.walk import Walk
 from memoree.replication.ltx import decode
 
@@ -56,8 +57,7 @@ def own_prefix_only(town: Town, tenant: str) -> Iterator[None]:
     town.site.watch.take()
     yield
     touches, _ = town.site.watch.take()
-    own = f"tenants/{tenant}/"
-    astray = [each for each in touches if not (each.key.startswith(own) or DEPLOYMENTS_OWN.fullmatch(each.key))]
+    astray = [each for each in touches if not (is_of(tenant, each.key) or DEPLOYMENTS_OWN.fullmatch(each.key))]
     assert astray == [], f"{tenant} touched {astray[:5]}"
 
 

@@ -199,6 +199,7 @@ def overview(caller: Caller) -> Json:
         **{name: list(walked(caller, name)) for name in ("artifacts", "claims", "relations")},
         "episodes": sorted(caller.request("GET", f"/v1/snapshot/{now}").content.splitlines()),
         "commits": commits(caller),
+        "events": list(followed(caller)),
         "feedback": caller.ok("feedback.list", {"limit": 100}),
         "conflicts": caller.ok("conflict.list", {"limit": 100}),
     }
@@ -212,3 +213,12 @@ def walked(caller: Caller, name: str) -> Iterator[Json]:
         page = caller.request("GET", listed(name, **wide, **({"cursor": cursor} if cursor else {}))).json()
         yield from page["items"]
         cursor = page["next_cursor"]
+
+
+def followed(caller: Caller) -> Iterator[Json]:
+    """Everything that was ever committed."""
+    after, page = 0, caller.request("GET", "/v1/events?after=0").json()
+    while page["events"]:
+        yield from page["events"]
+        after = page["next_after"]
+        page = caller.request("GET", f"/v1/events?after={after}").json()

@@ -180,6 +180,7 @@ def test_a_replica_that_nobody_needs_is_given_up(make: OpenEnvironment, monkeypa
     asyncio.run(run())
 
 
+@pytest.mark.proves("fault-16")
 @pytest.mark.parametrize("again", [False, True])
 def test_an_unused_replica_goes_when_head_has_left_its_prefix(
     restores: Restores,

@@ -143,7 +143,11 @@ def test_the_same_tokens_after_an_outage_open_their_doors_again(followed: Follow
     assert not followed.after(STALE_SECONDS_MAX + 1)
     followed.service.answer = sound
     assert followed.after(1)
-    assert followed.service.asked[-1] is not None, "it was not sent again"
+
+
+def test_no_document_is_kept_once_it_was_looked_at(followed: Followed) -> None:
+    followed.after(10)
+    assert SECRET not in repr(vars(followed.service) | {"answer": None}) + repr(vars(followed.tokens))
 
 
 def test_an_outage_is_logged_once_and_not_at_every_look(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:

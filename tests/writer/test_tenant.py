@@ -82,6 +82,7 @@ def deletion() -> Message:
     return one
 
 
+@pytest.mark.proves("fault-16")
 def test_after_a_deletion_a_new_epoch_begins_before_it_is_acknowledged_and_the_queue_is_rewritten(
     bench: Bench,
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_queue_that_is_busy_is_rewritten_later_and_the_tenant_goes_on(
     assert (bench.queue.acked, bench.queue.scrubs) == (["m0"], 2)
 
 
+@pytest.mark.proves("fault-16")
 @pytest.mark.parametrize("settled", [False, True])
 def test_a_database_that_somebody_else_has_taken_over_is_dropped(bench: Bench, settled: bool) -> None:
     bench.serve(message())

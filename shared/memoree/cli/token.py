@@ -76,7 +76,14 @@ def create(
         "agent": agent,
         "name": name,
     }
-    return report(create_token(entry, tokens, data))
+    result = create_token(entry, tokens, data)
+    if not current_invocation().for_people:
+        return print_success(result, current_invocation())
+    from memoree.cli.terminal import console, fields, one_piece
+
+    console().print(one_piece(result.pop("token"), indent=0), crop=False)
+    console().print(fields(result))
+    return 0
 
 
 @token.command("list", cls=Command)

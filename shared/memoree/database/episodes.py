@@ -40,14 +40,14 @@ _BY_METADATA = f"""
     {_CURRENT_ONES} AND EXISTS (
         SELECT 1 FROM json_each(p.metadata) AS m WHERE m.key = :key AND m.type = 'text' AND m.value = :value)
     ORDER BY p.row_id LIMIT :most
-"""
+"""  # noqa: S608
 _BEFORE = f"""
     {_CURRENT_ONES} AND p.row_id <= (SELECT max(commit_seq) FROM events WHERE hlc < :reading)
     ORDER BY p.row_id LIMIT :most
-"""
+"""  # noqa: S608
 _CHUNKS_AT = f"""
     SELECT p.row_id, c.ordinal, c.start_byte, c.text, substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte),
-        r.revision_id, p.episode_id, p.source, v.hlc
+        r.revision_id, p.episode_id, p.source, v.hlc, c.start_byte = 0 AND c.end_byte = r.size_bytes
     FROM episodes AS p
     CROSS JOIN artifact_chunks AS c ON c.revision_row = p.row_id
     CROSS JOIN artifact_revisions AS r ON r.row_id = p.row_id
@@ -154,7 +154,8 @@ def _rows(db: apsw.Connection, statement: str, bindings: tuple[Any, ...] | dict[
 
 def chunks_at(db: apsw.Connection, *, seen: int, row: int, ordinal: int) -> Iterable[tuple[Any, ...]]:
     """The chunks after a place of the versions that were the truth at the commit `seen`, in the order of commits: row,
-    ordinal, first byte, text as the index keeps it, bytes of an inline body, revision, episode, source, clock."""
+    ordinal, first byte, text as the index keeps it, bytes of an inline body, revision, episode, source, clock, whether
+    it is the whole text."""
     return _rows(db, _CHUNKS_AT, {"seen": seen, "row": row, "ordinal": ordinal})
 
 

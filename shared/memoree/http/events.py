@@ -85,7 +85,7 @@ class EventsEndpoint:
         while not page["events"] and await self._is_newer(principal.tenant, commit_seq, deadline):
             page, commit_seq = await self._read(principal, query, strong=False)
         return json_answer(
-            {**page, "commit_seq": commit_seq},
+            {"next_event_id": None, **page, "commit_seq": commit_seq},
             headers=(*admission.headers, (b"memoree-commit-seq", b"%d" % commit_seq)),
         )
 

@@ -39,7 +39,7 @@ class ChangeRecord(BaseModel):
 
     entity_type: str
     entity_id: str
-    revision_id: str | None
+    revision_id: str | None = None
     status: str
 
 
@@ -53,8 +53,8 @@ class EventRecord(BaseModel):
     operation: str
     entity_type: str
     entity_id: str
-    revision_id: str | None
-    actor: str | None
+    revision_id: str | None = None
+    actor: str | None = None
     details: dict[str, Any]
     also: list[ChangeRecord]
 
@@ -82,18 +82,18 @@ class FeedPage(BaseModel):
 
     events: list[EventRecord]
     next_after: int
-    next_event_id: str | None
+    next_event_id: str | None = None
 
 
 @read(FEED, position=INTERNAL, input=FeedPosition, result=FeedPage, needs_context=False, short=True)
-def page(view: View, call: Call[FeedPosition]) -> dict[str, Any]:
-    """Every member is told, also where it is null. Raises `NOT_FOUND` for a place that this store does not have."""
+def page(view: View, call: Call[FeedPosition]) -> FeedPage:
+    """Raises `NOT_FOUND` for a place that this store does not have."""
     place = call.input
     known = _known(view, place)
     records = (EventRecord.of(event) for event in events.after(view.db, place.after))
     shown, _ = cut(records, limit=min(place.limit, limits.FEED_EVENTS_MAX), bytes_max=limits.FEED_PAGE_BYTES_MAX)
     last = (shown[-1].commit_seq, shown[-1].event_id) if shown else (place.after, known)
-    return FeedPage(events=shown, next_after=last[0], next_event_id=last[1]).model_dump()
+    return FeedPage(events=shown, next_after=last[0], next_event_id=last[1])
 
 
 def _known(view: View, place: FeedPosition) -> str | None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from memoree import clock, limits
 from memoree.database import artifacts, episodes
 from memoree.envelope import WireModel
-from memoree.episodes.chunks import chunk_id
+from memoree.episodes.chunks import chunk_name
 from memoree.episodes.clock import Hlc, validity
 from memoree.errors import not_found
 from memoree.operations.artifacts import read_body
@@ -26,6 +26,8 @@ from memoree.operations.view import View
 from memoree.retrieval.outlines import Outlines
 
 SNAPSHOT = "episode.snapshot"
+
+Line = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Place(WireModel):
@@ -68,7 +70,7 @@ def page(view: View, call: Call[EpisodeSnapshot]) -> dict[str, Any]:
     for line, place in _rows(view, seen, wanted.after):
         lines += orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
         if len(lines) >= limits.SNAPSHOT_PAGE_BYTES:
-            next_place = place.model_dump()
+            next_place = place
             break
     return {"lines": lines.decode(), "seen": seen, "history": view.meta.history, "next": next_place}
 
@@ -83,32 +85,34 @@ def _commit_at(view: View, position: Hlc) -> int:
     return episodes.commit_at(view.db, position.reading)
 
 
-def _rows(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
-    """Lines, each with its place: chunks in the order of commits, then episodes in the order of their ids."""
+def _rows(view: View, seen: int, after: Place) -> Iterator[Line]:
+    """Lines, each with the members of its `Place`: chunks in the order of commits, then episodes in that of their ids."""
     if after.kind == "chunk":
         yield from _chunks(view.db, seen, after)
         after = Place(kind="episode")
     yield from _episodes(view, seen, after)
 
 
-def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
+def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[Line]:
     outlines = Outlines(db)
     rows = episodes.chunks_at(db, seen=seen, row=after.row, ordinal=after.ordinal)
-    for row, ordinal, start, kept, inline, revision_id, episode_id, source, hlc in rows:
-        chunk = str(chunk_id(revision_id, ordinal))
+    for row, ordinal, start, kept, inline, revision_id, episode_id, source, hlc, is_whole in rows:
+        chunk = chunk_name(revision_id, ordinal)
+        text = inline.decode() if kept is None else kept
+        has_no_headings = is_whole and "#" not in text and "=" not in text and "-" not in text
         value = {
             "id": chunk,
             "episode_id": episode_id,
             "source": source,
-            "text": inline.decode() if kept is None else kept,
+            "text": text,
             "offset": start,
-            "heading_path": outlines.path(row, start),
+            "heading_path": [] if has_no_headings else outlines.path(row, start),
             "bt": validity(hlc),
         }
-        yield {"key": f"chunk:{chunk}", "value": value}, Place(row=row, ordinal=ordinal)
+        yield {"key": f"chunk:{chunk}", "value": value}, {"kind": "chunk", "row": row, "ordinal": ordinal}
 
 
-def _episodes(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, Any], Place]]:
+def _episodes(view: View, seen: int, after: Place) -> Iterator[Line]:
     rows = episodes.contents_at(view.db, seen=seen, episode_id=after.episode_id)
     for episode_id, row, source, t_ref, metadata, hlc, body, size in rows:
         value = {
@@ -119,7 +123,7 @@ def _episodes(view: View, seen: int, after: Place) -> Iterator[tuple[dict[str, A
             "metadata": orjson.Fragment(metadata),
             "bt": validity(hlc),
         }
-        yield {"key": f"episode:{episode_id}", "value": value}, Place(kind="episode", episode_id=episode_id)
+        yield {"key": f"episode:{episode_id}", "value": value}, {"kind": "episode", "episode_id": episode_id}
 
 
 def _content(view: View, row: int, body: bytes | None, size: int) -> bytes:

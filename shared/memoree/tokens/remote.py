@@ -41,8 +41,10 @@ class RemoteSource(TokensSource):
     ) -> None:
         self._clocks = (wall, monotonic)
         self._asking = asyncio.Lock()
-        self._found: Fetched | None = None
-        self._told: Fetched | None = None
+        self._version: str | None = None
+        """Of the document that counts; `None` while there is none."""
+        self._untold: bytes | None = None
+        """That document until it is looked at: it may hold tokens."""
         self._fault = "it was not read yet"
         self._asked_at: tuple[float, ...] | None = None
         """By both clocks: one may be set back, the other need not count the time a host was frozen."""
@@ -58,13 +60,12 @@ class RemoteSource(TokensSource):
         return self._answered_at is not None
 
     def look(self) -> bytes | None:
-        if self._found is None or self._age(self._answered_at) > self.stale_seconds_max:
-            self._told = None
+        if self._age(self._answered_at) > self.stale_seconds_max:
+            self._version = None
+        if self._version is None:
             invalid(self._fault or "it was not read lately")
-        if self._found is self._told:
-            return None
-        self._told = self._found
-        return self._found.raw
+        untold, self._untold = self._untold, None
+        return untold
 
     async def refresh(self, *, if_due: bool = False) -> None:
         async with self._asking:
@@ -73,22 +74,24 @@ class RemoteSource(TokensSource):
             self._asked_at = asked_at = self._now()
             try:
                 async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    found = await self.fetch(None if self._found is None else self._found.version)
+                    found = await self.fetch(self._version)
             except (StoreUnavailable, TimeoutError) as error:
                 self._failed("it cannot be read: no answer", error)
                 return
             except ObjectMissing as error:
-                self._found = None
+                self._version = None
                 self._failed("there is none", error)
             except ObjectStoreError as error:
-                self._found = None
+                self._version = None
                 self._failed("it cannot be read: refused", error)
             except Exception as error:
                 log.exception("the tokens file cannot be read")
                 self._failed("it cannot be read", error)
                 return
             else:
-                self._found, self._fault = found or self._found, ""
+                self._fault = ""
+                if found is not None:
+                    self._version, self._untold = found.version, found.raw
             self._answered_at = asked_at
 
     def _failed(self, fault: str, error: Exception) -> None:

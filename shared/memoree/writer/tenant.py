@@ -170,7 +170,7 @@ class TenantActor:
 
     async def _rewrite(self) -> None:
         """After an erasure, begin a new epoch. Free pages, the log and Litestream's own files of this one hold what was
-        erased, whatever is done to the rows (decision 0018); readers leave their copies for a new prefix. Before the
+        erased, whatever is done to the rows (decision 0019); readers leave their copies for a new prefix. Before the
         messages are acknowledged: should it be broken off, they come again."""
         if await (await self._held_reign()).is_compact():
             return

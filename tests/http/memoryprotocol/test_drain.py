@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -25,13 +26,12 @@ class Endless(Scripted):
         super().__init__()
         self.pages = 0
         self.several = threading.Event()
-        self.answer = self.page
 
-    def page(self, request: Request) -> Reply:
+    async def call(self, tenant: str, request: Request, *, wait_seconds: float = 10.0, strong: bool = False) -> Reply:
+        await asyncio.sleep(0.01)
         self.pages += 1
         if self.pages == 3:
             self.several.set()
-        time.sleep(0.01)
         page: dict[str, Any] = {"lines": LINE, "seen": 1, "history": 0, "next": {"row": self.pages}}
         return read_reply(request.call, page, 1)
 
