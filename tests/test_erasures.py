@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memoree import limits
-from memoree.erasures import Erasure, record_missing, recorded
+from memoree.erasures import (
+    Erasure,
+    Line,
+    Retention,
+    deployment_receipt,
+    directory_receipt,
+    record_missing,
+    recorded,
+)
 from memoree.errors import Code, MemoreeError
 from memoree.objects.filesystem import FilesystemStore
 from memoree.replication import layout
@@ -96,3 +105,39 @@ def test_every_entry_is_seen_to_damaged_ones_are_written_anew_and_sound_ones_are
     told = [Erasure(ERASURE.erasure_id, ERASURE.at, 7, ERASURE.entities, ()), damaged, missing]
     asyncio.run(record_missing(store, "acme", told))
     assert asyncio.run(recorded(store, "acme")) == [ERASURE, damaged, missing]
+
+
+NOW = datetime(2026, 3, 2, 20, 41, tzinfo=UTC)
+
+
+def until(line: Line) -> timedelta:
+    """How long from now."""
+    assert isinstance(line, str) and line.startswith("retained_until "), line
+    return datetime.fromisoformat(line.removeprefix("retained_until ")) - NOW
+
+
+def test_a_receipt_of_a_deployment_has_the_latest_instants_there_can_be() -> None:
+    retention = Retention(point_in_time=7200, collected_every=3600, backed_up_every=1800, has_second_bucket=True)
+    told = deployment_receipt(retention, NOW, blobs=1)
+    minute = timedelta(seconds=limits.ERASED_FROM_COPIES_SECONDS)
+    history = timedelta(seconds=7200 + limits.CLOCK_SKEW_SECONDS_MAX + 3600)
+    backups = timedelta(seconds=limits.ERASED_IN_BACKUPS_SECONDS + 1800)
+    assert until(told.stores["database"]) == until(told.stores["replicas"]) == minute
+    assert until(told.stores["ltx_history"]) == minute + history
+    assert until(told.stores["backups"]) == until(told.stores["second_bucket"]) == backups
+    assert until(told.stores["blobs"]) == backups + timedelta(seconds=2 * 3600)
+    assert datetime.fromisoformat(told.to_wire()["recorded_in_second_bucket_by"]) > NOW + timedelta(seconds=1800)
+
+
+def test_without_a_second_bucket_and_blobs_a_receipt_says_that_nothing_is_there() -> None:
+    told = deployment_receipt(Retention(), NOW, blobs=0)
+    assert (told.stores["second_bucket"], told.stores["blobs"]) == ("erased", "erased")
+    assert set(told.to_wire()) == {"stores"}
+
+
+@pytest.mark.parametrize(("rewritten", "restores"), [(True, False), (False, False), (False, True), (True, True)])
+def test_a_receipt_of_a_directory_says_who_still_has_it(rewritten: bool, restores: bool) -> None:
+    told = directory_receipt(NOW, blobs=0, rewritten=rewritten, restores=restores, writes=False)
+    assert (told.stores["database"] == "erased") == (rewritten and not restores)
+    assert (told.stores["blobs"] == "erased") == (not restores)
+    assert told.stores["ltx_history"] == told.stores["backups"] == "erased"

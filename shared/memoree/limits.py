@@ -186,6 +186,8 @@ STREAM_PIECE_BYTES = 64 * KIB
 reading, and how finely a slow one is told from that. The kernel alone would take megabytes."""
 DOWNLOADS_AT_ONCE_MAX = 32
 """Of one api process, and half as many of one tenant; each holds two windows."""
+SNAPSHOTS_AT_ONCE_MAX = 32
+"""Of more than one page, of one api process, and half as many of one tenant."""
 DOWNLOAD_WINDOW_BYTES = MIB
 VERIFICATION_WINDOW_BYTES = 8 * MIB
 

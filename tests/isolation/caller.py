@@ -150,7 +150,7 @@ class Callers:
     by_tenant: dict[str, Caller] = field(default_factory=dict)
 
     def __enter__(self) -> Callers:
-        public = httpx.get(f"{self.base_url}/openapi.json", trust_env=False).text
+        public = httpx.get(f"{self.base_url}/openapi.json", trust_env=False, timeout=60.0).text
         self.ledger.public = frozenset(ID.findall(public))
         self.by_tenant = {name: Caller(self.base_url, name, self.ledger) for name in ALIKE}
         return self

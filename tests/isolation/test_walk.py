@@ -22,8 +22,11 @@ from memoree.replication.ltx import decode
 STEPS = 120
 STEPS_AT_NIGHT = 6000
 DEPLOYMENTS_OWN = re.compile(r"keys/cursors|canaries/[0-9A-Z]{26}|tenants/")
+OF_REIGNS = re.compile(r"tenants/[^/]+/(head\.json|(ltx|epochs)/.*)")
+"""The writer looks after every tenant that it holds, at times of its own, such as a while after an erasure."""
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.proves("isolation-1", "isolation-2", "isolation-4")
 @pytest.mark.fault_class(24)
 @pytest.mark.fault_class(25)
@@ -57,7 +60,8 @@ def own_prefix_only(town: Town, tenant: str) -> Iterator[None]:
     town.site.watch.take()
     yield
     touches, _ = town.site.watch.take()
-    astray = [each for each in touches if not (is_of(tenant, each.key) or DEPLOYMENTS_OWN.fullmatch(each.key))]
+    others = [each for each in touches if not (is_of(tenant, each.key) or DEPLOYMENTS_OWN.fullmatch(each.key))]
+    astray = [each for each in others if each.who == "api" or not OF_REIGNS.fullmatch(each.key)]
     assert astray == [], f"{tenant} touched {astray[:5]}"
 
 
@@ -70,7 +74,7 @@ def check_rates(town: Town) -> None:
 
 
 def check_metrics(town: Town) -> None:
-    told = httpx.get(f"{town.callers.base_url}/metrics", trust_env=False).text
+    told = httpx.get(f"{town.callers.base_url}/metrics", trust_env=False, timeout=60.0).text
     check_told_to_all(told)
     labels = {
         value

@@ -209,7 +209,15 @@ def test_a_batch_is_bounded_command_by_command(bench: Bench) -> None:
 )
 def test_verify_tells_a_count_that_the_tables_do_not_have(bench: Bench, damage: str, said: str) -> None:
     bench.put(BODY)
-    bench.db.execute(f"UPDATE meta SET {damage}")  # noqa: S608 - constants
+    bench.db.execute(f"UPDATE meta SET {damage}")
     lines = verify(bench.db, DirectoryAudit(FilesystemStore(bench.blobs.root), "local")).lines()
     assert len(lines) == 1, lines
     assert lines[0].startswith(said)
+
+
+@pytest.mark.proves("operations-81")
+def test_a_quota_bounds_what_follows_it_in_its_own_batch(bench: Bench) -> None:
+    put = bench.request("artifact.put", put_input("first"))
+    bound = request_of("tenant.quota", {"rows_max": 1}, new_ulid()).call
+    late = bench.request("artifact.put", put_input("second"))
+    assert [attempt.status for attempt in bench.commit([put, bound, late])] == ["applied", "applied", "refused"]

@@ -31,20 +31,17 @@ _VISIBLE = f"""
 """  # noqa: S608
 _EVERY_OF_ARTIFACT = f"SELECT {_COLUMNS} FROM episodes p WHERE p.artifact_row = ? ORDER BY p.row_id"  # noqa: S608
 _ALL = f"SELECT {_COLUMNS} FROM episodes p ORDER BY p.row_id"  # noqa: S608
-_CURRENT_ONES = f"SELECT {_COLUMNS} FROM episodes p WHERE p.sys_to IS NULL"  # noqa: S608
-_BY_SOURCE = f"""
-    {_CURRENT_ONES} AND p.source >= :prefix AND (:after IS NULL OR p.source < :after)
-    ORDER BY p.row_id LIMIT :most
+_MATCHING = f"""
+    SELECT {_COLUMNS} FROM episodes p WHERE {{visible}} AND {{matches}} ORDER BY p.row_id LIMIT :most
+"""  # noqa: S608
+_BY_SOURCE = "p.source >= :prefix AND (:after IS NULL OR p.source < :after)"
+_BY_METADATA = """EXISTS (
+    SELECT 1 FROM json_each(p.metadata) AS m WHERE m.key = :key AND m.type = 'text' AND m.value = :value)"""
+_BEFORE = "p.row_id <= (SELECT max(commit_seq) FROM events WHERE hlc < :reading)"
+_ARTIFACTS = """
+    SELECT DISTINCT p.artifact_row FROM json_each(?) AS i CROSS JOIN episodes AS p ON p.episode_id = i.value
+    ORDER BY p.artifact_row
 """
-_BY_METADATA = f"""
-    {_CURRENT_ONES} AND EXISTS (
-        SELECT 1 FROM json_each(p.metadata) AS m WHERE m.key = :key AND m.type = 'text' AND m.value = :value)
-    ORDER BY p.row_id LIMIT :most
-"""  # noqa: S608
-_BEFORE = f"""
-    {_CURRENT_ONES} AND p.row_id <= (SELECT max(commit_seq) FROM events WHERE hlc < :reading)
-    ORDER BY p.row_id LIMIT :most
-"""  # noqa: S608
 _CHUNKS_AT = f"""
     SELECT p.row_id, c.ordinal, c.start_byte, c.text, substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte),
         r.revision_id, p.episode_id, p.source, v.hlc, c.start_byte = 0 AND c.end_byte = r.size_bytes
@@ -129,23 +126,34 @@ def visible(db: apsw.Connection, episode_id: str, *, seen: int) -> Episode | Non
     return Episode(*row) if row else None
 
 
-def current_by_source(db: apsw.Connection, prefix: str, after: str | None, *, most: int) -> list[Episode]:
-    """The first that are the truth now and whose sources begin with `prefix`, which `after` is the end of."""
-    return _found(db, _BY_SOURCE, prefix=prefix, after=after, most=most)
+def by_source(
+    db: apsw.Connection, prefix: str, after: str | None, *, seen: int | None = None, most: int
+) -> list[Episode]:
+    """The first that are the truth now, or were at the commit `seen`, and whose sources begin with `prefix`, which
+    `after` is the end of."""
+    return _found(db, _BY_SOURCE, seen, prefix=prefix, after=after, most=most)
 
 
-def current_by_metadata(db: apsw.Connection, key: str, value: str, *, most: int) -> list[Episode]:
-    """As `current_by_source`, those whose metadata have that text there."""
-    return _found(db, _BY_METADATA, key=key, value=value, most=most)
+def by_metadata(db: apsw.Connection, key: str, value: str, *, seen: int | None = None, most: int) -> list[Episode]:
+    """As `by_source`, those whose metadata have that text there."""
+    return _found(db, _BY_METADATA, seen, key=key, value=value, most=most)
 
 
-def current_before(db: apsw.Connection, reading: int, *, most: int) -> list[Episode]:
-    """As `current_by_source`, those made before a reading of the hybrid clock."""
-    return _found(db, _BEFORE, reading=reading, most=most)
+def made_before(db: apsw.Connection, reading: int, *, seen: int | None = None, most: int) -> list[Episode]:
+    """As `by_source`, those made before a reading of the hybrid clock."""
+    return _found(db, _BEFORE, seen, reading=reading, most=most)
 
 
-def _found(db: apsw.Connection, statement: str, **bindings: Any) -> list[Episode]:
-    return [Episode(*row) for row in _rows(db, statement, bindings)]
+def _found(db: apsw.Connection, matches: str, seen: int | None, **bindings: Any) -> list[Episode]:
+    visible = "p.sys_to IS NULL" if seen is None else VISIBLE_EPISODE
+    statement = _MATCHING.format(visible=visible, matches=matches)
+    return [Episode(*row) for row in _rows(db, statement, {"seen": seen, **bindings})]
+
+
+def artifact_rows(db: apsw.Connection, versions: Iterable[Episode]) -> list[int]:
+    """Of all the artifacts that were ever behind the ids of these, but for erased ones."""
+    ids = orjson.dumps([version.episode_id for version in versions]).decode()
+    return [int(row) for (row,) in _rows(db, _ARTIFACTS, (ids,))]
 
 
 def _rows(db: apsw.Connection, statement: str, bindings: tuple[Any, ...] | dict[str, Any]) -> Iterable[tuple[Any, ...]]:

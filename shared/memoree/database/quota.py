@@ -30,6 +30,8 @@ class Quota(NamedTuple):
 
     def over(self, default: Quota) -> Quota:
         """This one, completed by another."""
+        if self == NONE:
+            return default
         own = {name: value for name, value in self._asdict().items() if value is not None}
         return default._replace(**own)
 

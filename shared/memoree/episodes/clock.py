@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ U16_MAX, U32_MAX, U64_MAX = 2**16 - 1, 2**32 - 1, 2**64 - 1
 COUNTER_BITS = 16
 """Of the counter within one stored reading; the wire has room for more."""
 READING_MAX = 2**63 - 1
-_DECIMAL = re.compile(r"[0-9]{1,32}")
+_DECIMAL = re.compile(r"0*([0-9]{1,20})")
 _PARTS = (("wall_ms", "u64", U64_MAX), ("counter", "u32", U32_MAX), ("node_id", "u16", U16_MAX))
 
 
@@ -67,11 +67,11 @@ def parse_position(text: str) -> Hlc:
         _no_position("expected 2 or 3 dot-separated decimal components")
     values = {}
     for part, (name, kind, most) in zip(parts, _PARTS, strict=False):
-        if _DECIMAL.fullmatch(part) is None or int(part) > most:
+        if (digits := _DECIMAL.fullmatch(part)) is None or int(digits[1]) > most:
             _no_position(f"{name} not a {kind}")
-        values[name] = int(part)
+        values[name] = int(digits[1])
     return Hlc(**values)
 
 
-def _no_position(why: str) -> None:
+def _no_position(why: str) -> NoReturn:
     invalid(f"expected wall_ms.counter[.node_id]; {why}")

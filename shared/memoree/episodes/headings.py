@@ -7,8 +7,10 @@ the text is no text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 HEADINGS_MAX = 4096
@@ -31,44 +33,50 @@ _BLANKS = b" \t\r\n"
 
 class Heading(NamedTuple):
     """`start` and `end` are bytes of the text, half-open, the underline included; `before` is where what stands above
-    it ends, blank lines apart."""
+    it ends, blank lines apart; `parent` is the number of the one that it stands under."""
 
     level: int
     title: str
     before: int
     start: int
     end: int
+    parent: int | None = None
 
 
 def headings(text: bytes) -> list[Heading]:
     """In the order of the text."""
     found: list[Heading] = []
+    opened: list[int] = []
     above = 0
-    for heading in islice(_headings(text), HEADINGS_MAX):
+    for number, heading in enumerate(islice(_headings(text), HEADINGS_MAX)):
         before = above + len(text[above : heading.start].rstrip(_BLANKS))
-        found.append(heading._replace(before=before))
+        while opened and found[opened[-1]].level >= heading.level:
+            opened.pop()
+        found.append(heading._replace(before=before, parent=opened[-1] if opened else None))
+        opened.append(number)
         above = heading.end
     return found
 
 
-def path_at(headings: Iterable[Heading], start: int) -> list[str]:
+def path_at(headings: Sequence[Heading], start: int) -> list[str]:
     """The titles of the headings that are open where a chunk starts, outermost first; those that it begins with are."""
-    opened: list[Heading] = []
-    for heading in headings:
-        if heading.start >= start:
-            if heading.before > start:
-                break
-            start = heading.end
-        while opened and opened[-1].level >= heading.level:
-            opened.pop()
-        opened.append(heading)
-    return [heading.title for heading in opened if heading.title]
+    after = bisect_left(headings, start, key=attrgetter("start"))
+    while after < len(headings) and headings[after].before <= start:
+        start = headings[after].end
+        after += 1
+    titles = []
+    innermost = after - 1 if after else None
+    while innermost is not None:
+        titles.append(headings[innermost].title)
+        innermost = headings[innermost].parent
+    return [title for title in reversed(titles) if title]
 
 
 def _headings(text: bytes) -> Iterator[Heading]:
     """Only lines that look like marks are read: a text may have millions of others."""
     fence = b""
     before = _text_start(text)
+    untitled = -1
     for mark in islice(_MARK.finditer(text, before), MARKS_MAX):
         start, end = mark.start(), _line_end(text, mark.end())
         rest = text[mark.end() : end].strip(_BLANKS)
@@ -81,7 +89,9 @@ def _headings(text: bytes) -> Iterator[Heading]:
         elif mark["level"]:
             yield Heading(len(mark["level"]), _title(_TRAILING_MARKS.sub(b"", rest)), start, start, end)
             before = end
-        elif (paragraph := _paragraph_start(text, before, start)) is not None:
+        elif (paragraph := _paragraph_start(text, before, start, untitled)) is None:
+            untitled = start
+        elif paragraph < start:
             lines = (line.strip(_BLANKS) for line in text[paragraph:start].splitlines())
             level = 1 if mark["underline"][:1] == b"=" else 2
             yield Heading(level, _title(b" ".join(lines)), paragraph, paragraph, end)
@@ -99,10 +109,14 @@ def _closes(mark: re.Match[bytes], rest: bytes, fence: bytes) -> bool:
     return bool(mark["fence"]) and mark["fence"].startswith(fence) and not rest
 
 
-def _paragraph_start(text: bytes, before: int, end: int) -> int | None:
-    """Where the paragraph starts that a line at `end` underlines; `None` where there is none, or too long a one."""
+def _paragraph_start(text: bytes, before: int, end: int, untitled: int) -> int | None:
+    """Where the paragraph starts that a line at `end` underlines, and `end` where there is none; `None` where no line
+    of it can make it a heading, as it goes on from a quote or an item, from `untitled`, where that was so, or is long.
+    """
     start = end
     while start > before:
+        if start == untitled:
+            return None
         line_start = max(text.rfind(b"\n", before, start - 1) + 1, before)
         line = text[line_start : start - 1].rstrip(_BLANKS)
         if not line or _RULE.match(line):
@@ -112,7 +126,7 @@ def _paragraph_start(text: bytes, before: int, end: int) -> int | None:
         start = line_start
     while start < end and _INDENTED.match(text, start):
         start = _line_end(text, start)
-    return start if start < end else None
+    return start
 
 
 def _line_end(text: bytes, position: int) -> int:

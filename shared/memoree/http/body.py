@@ -186,6 +186,14 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, Result]) -
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
+async def send_pieces(send: Send, window: bytes) -> None:
+    """A part of a streamed body. Raises `TimeoutError` when its reader takes nothing of it for too long."""
+    for position in range(0, len(window), limits.STREAM_PIECE_BYTES):
+        piece = window[position : position + limits.STREAM_PIECE_BYTES]
+        async with asyncio.timeout(limits.STREAM_SILENCE_SECONDS_MAX):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
 async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
     """Send an answer, whether or not the request's body has been read."""
     if observation(scope).body_read or not _has_large_body(scope):

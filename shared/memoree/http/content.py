@@ -18,7 +18,7 @@ from memoree import limits
 from memoree.contents import RevisionContent
 from memoree.errors import Code, MemoreeError
 from memoree.http.answers import SECURITY_HEADERS, Answer, HeaderList, HttpRefusal, envelope_answer, header
-from memoree.http.body import disconnected, send_answer
+from memoree.http.body import disconnected, send_answer, send_pieces
 from memoree.http.calls import asks_for_strong
 from memoree.http.conditional import REVALIDATED, has
 from memoree.http.gate import Admission, Gate
@@ -133,11 +133,11 @@ async def _stream(receive: Receive, send: Send, start: dict[str, object], window
         leaving = asyncio.create_task(disconnected(receive))
         try:
             await send(start)
-            await _send_pieces(send, window)
+            await send_pieces(send, window)
             async for window in windows:
                 if leaving.done():
                     return
-                await _send_pieces(send, window)
+                await send_pieces(send, window)
             await send({"type": "http.response.body", "body": b""})
         except MemoreeError as error:
             raise BrokenOff(error.message) from error
@@ -148,13 +148,6 @@ async def _stream(receive: Receive, send: Send, start: dict[str, object], window
 
 class BrokenOff(Exception):
     """The response had begun when its bytes proved to be damaged: all that is left is to end it without its end."""
-
-
-async def _send_pieces(send: Send, window: bytes) -> None:
-    for position in range(0, len(window), limits.STREAM_PIECE_BYTES):
-        piece = window[position : position + limits.STREAM_PIECE_BYTES]
-        async with asyncio.timeout(limits.STREAM_SILENCE_SECONDS_MAX):
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 def _start(content: RevisionContent, part: _Part, headers: HeaderList) -> dict[str, object]:

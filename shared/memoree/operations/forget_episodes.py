@@ -76,7 +76,7 @@ def forget(tx: Transaction, call: Call[EpisodeForget]) -> Applied:
     a deletion that nothing confirms."""
     wanted = call.input
     matched = _matched(tx.db, wanted.target)
-    preview = _confirmation(tx, wanted, len(matched)) if wanted.hard else None
+    preview = _confirmation(tx, wanted, matched) if wanted.hard else None
     if not matched and targets.kind_of(wanted.target) == "id":
         not_found("episode", targets.episode_id(wanted.target) or "")
     if wanted.dry_run:
@@ -86,29 +86,30 @@ def forget(tx: Transaction, call: Call[EpisodeForget]) -> Applied:
     return _forgotten(tx, call, matched)
 
 
-def _matched(db: apsw.Connection, target: Target) -> list[Episode]:
-    """The current versions that are meant. Raises `INVALID_REQUEST` for more than are forgotten at once."""
+def _matched(db: apsw.Connection, target: Target, *, seen: int | None = None) -> list[Episode]:
+    """The versions that are meant: the current ones, or those at the commit `seen`. Raises `INVALID_REQUEST` for more
+    than are forgotten at once."""
     if (episode_id := targets.episode_id(target)) is not None:
-        found = episodes.current(db, episode_id)
+        found = episodes.current(db, episode_id) if seen is None else episodes.visible(db, episode_id, seen=seen)
         return [] if found is None else [found]
     most = limits.EPISODES_FORGOTTEN_MAX + 1
     if (prefix := targets.source_prefix(target)) is not None:
         if not prefix:
             invalid("target: an empty source prefix means everything; name what is to be forgotten")
-        matched = episodes.current_by_source(db, prefix, first_after(prefix), most=most)
+        matched = episodes.by_source(db, prefix, first_after(prefix), seen=seen, most=most)
     elif (member := targets.metadata_member(target)) is not None:
-        matched = episodes.current_by_metadata(db, *member, most=most)
+        matched = episodes.by_metadata(db, *member, seen=seen, most=most)
     else:
         reading = targets.made_before(target)
         assert reading is not None, "a target is of one of these kinds"
-        matched = episodes.current_before(db, reading, most=most)
+        matched = episodes.made_before(db, reading, seen=seen, most=most)
     if len(matched) == most:
         invalid(f"target: more than {limits.EPISODES_FORGOTTEN_MAX} episodes match, too many at once; narrow it")
     return matched
 
 
-def _confirmation(tx: Transaction, wanted: EpisodeForget, matched: int) -> Preview:
-    """The dry run that confirms the deletion (§8.4)."""
+def _confirmation(tx: Transaction, wanted: EpisodeForget, matched: Sequence[Episode]) -> Preview:
+    """The dry run that confirms the deletion (§8.4): of no episode that it did not count."""
     receipt = wanted.confirmed_by
     if receipt is None:
         _unconfirmed("a hard delete needs the receipt of its dry run as `confirmation_token`")
@@ -122,15 +123,16 @@ def _confirmation(tx: Transaction, wanted: EpisodeForget, matched: int) -> Previ
     age = clock.from_stored(tx.now) - clock.from_stored(preview.created_at)
     if age > timedelta(seconds=limits.FORGET_PREVIEW_SECONDS_MAX):
         _unconfirmed(f"the receipt is older than {limits.FORGET_PREVIEW_SECONDS_MAX:g} seconds")
-    if matched > preview.matched:
-        _unconfirmed(f"{matched} episodes match now, and {preview.matched} did in the dry run")
+    counted = {episode.episode_id for episode in _matched(tx.db, wanted.target, seen=preview.row_id)}
+    if more := sum(episode.episode_id not in counted for episode in matched):
+        _unconfirmed(f"of {len(matched)} episodes that match now, {more} did not in the dry run")
     return preview
 
 
 def _preview_at(db: apsw.Connection, receipt: ReceiptOf) -> Preview | None:
     try:
         reading = Lsn(**receipt.audit_lsn).reading
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     commit_seq = episodes.commit_at(db, reading)
     if not commit_seq or Lsn.of(episodes.clock_of(db, commit_seq)) != Lsn.of(reading):
@@ -157,8 +159,9 @@ def _forgotten(tx: Transaction, call: Call[EpisodeForget], matched: Sequence[Epi
 
 
 def _deleted(tx: Transaction, call: Call[EpisodeForget], matched: Sequence[Episode], preview: Preview) -> Applied:
-    """The words of the target go with what they were said of: a name may be what is to be forgotten."""
-    doomed = [artifacts.by_row(tx.db, episode.artifact_row) for episode in matched]
+    """With what stood behind these ids before they were forgotten and used again. The words of the target go with what
+    they were said of: a name may be what is to be forgotten."""
+    doomed = [artifacts.by_row(tx.db, row) for row in episodes.artifact_rows(tx.db, matched)]
     used = episodes.use_preview(tx.db, preview, tx.commit_seq)
     tx.sum.replace(episodes.preview_entry(preview), episodes.preview_entry(used))
     _erase_target(tx, used.target)

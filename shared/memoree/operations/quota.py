@@ -64,15 +64,15 @@ def set_quota(tx: Transaction, call: Call[TenantQuota]) -> Applied:
         tx.sum.remove(stored.entry(present))
     stored.replace(tx.db, granted)
     tx.sum.add(stored.entry(granted))
+    tx.allowed = after.over(tx.quota_default)
     return Applied(record, tx.record_event(QUOTA, "quota", tx.new_id("quo"), payload=after._asdict()))
 
 
 def require_room(tx: Transaction) -> None:
     """Refuse the mutation just applied when it made the tenant hold more of something than it may:
     `CONTENT_TOO_LARGE`, with details `{limit, used, quota}`, `used` being what was held before it."""
-    allowed = stored.read(tx.db).over(tx.quota_default)
-    _require("rows", tx.meta.held_rows, tx.sum.held_rows, allowed.rows_max)
-    _require("bytes", tx.meta.held_bytes, tx.sum.held_bytes, allowed.bytes_max)
+    _require("rows", tx.meta.held_rows, tx.sum.held_rows, tx.allowed.rows_max)
+    _require("bytes", tx.meta.held_bytes, tx.sum.held_bytes, tx.allowed.bytes_max)
 
 
 def _require(limit: str, used: int, wanted: int, quota: int | None) -> None:

@@ -18,7 +18,7 @@ from memoree.database import artifacts, episodes
 from memoree.envelope import WireModel
 from memoree.episodes.chunks import chunk_name
 from memoree.episodes.clock import Hlc, validity
-from memoree.errors import not_found
+from memoree.errors import MemoreeError, not_found
 from memoree.operations.artifacts import read_body
 from memoree.operations.call import Call
 from memoree.operations.registry import INTERNAL, read
@@ -26,6 +26,8 @@ from memoree.operations.view import View
 from memoree.retrieval.outlines import Outlines
 
 SNAPSHOT = "episode.snapshot"
+SCAN_ERROR = "scan_error"
+"""Of a line that stands for what cannot be read."""
 
 Line = tuple[dict[str, Any], dict[str, Any]]
 
@@ -86,7 +88,8 @@ def _commit_at(view: View, position: Hlc) -> int:
 
 
 def _rows(view: View, seen: int, after: Place) -> Iterator[Line]:
-    """Lines, each with the members of its `Place`: chunks in the order of commits, then episodes in that of their ids."""
+    """Lines, each with the members of its `Place`: chunks in the order of commits, then episodes by their ids. Raises
+    what the same request may not meet again."""
     if after.kind == "chunk":
         yield from _chunks(view.db, seen, after)
         after = Place(kind="episode")
@@ -115,15 +118,23 @@ def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[Line]:
 def _episodes(view: View, seen: int, after: Place) -> Iterator[Line]:
     rows = episodes.contents_at(view.db, seen=seen, episode_id=after.episode_id)
     for episode_id, row, source, t_ref, metadata, hlc, body, size in rows:
+        place = {"kind": "episode", "episode_id": episode_id}
+        try:
+            content = _content(view, row, body, size)
+        except MemoreeError as error:
+            if error.retryable:
+                raise
+            yield {"error": SCAN_ERROR, "message": f"episode {episode_id}: {error.message}"}, place
+            continue
         value = {
             "id": episode_id,
             "source": source,
-            "content": _content(view, row, body, size).decode(errors="replace"),
+            "content": content.decode(errors="replace"),
             "t_ref": t_ref,
             "metadata": orjson.Fragment(metadata),
             "bt": validity(hlc),
         }
-        yield {"key": f"episode:{episode_id}", "value": value}, {"kind": "episode", "episode_id": episode_id}
+        yield {"key": f"episode:{episode_id}", "value": value}, place
 
 
 def _content(view: View, row: int, body: bytes | None, size: int) -> bytes:

@@ -127,6 +127,8 @@ class Transaction(View):
     sum: integrity.Sum
     quota_default: Quota = field(default=NONE, kw_only=True)
     """Where the tenant has none of its own."""
+    allowed: Quota = field(default=NONE, kw_only=True)
+    """What the tenant may hold, whichever says so."""
 
     @property
     def commit_seq(self) -> int:

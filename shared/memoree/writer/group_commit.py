@@ -23,7 +23,7 @@ from memoree import clock, ids, limits
 from memoree.clock import Clock
 from memoree.command import Command
 from memoree.crashpoints import reach
-from memoree.database import attempts, integrity, meta
+from memoree.database import attempts, integrity, meta, quota
 from memoree.database.attempts import Attempt
 from memoree.database.connection import one, scalar
 from memoree.database.quota import NONE, Quota
@@ -49,9 +49,10 @@ class Committed:
         return max(attempt.batch for attempt in self.attempts)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Batch:
-    """The batch being decided: its counters, which commands advance, and its one instant in stored form.
+    """The batch being decided: its counters, which commands advance, its one instant in stored form, and what the
+    tenant may hold.
 
     `clock_ms` is what the clock really said, for ages: after a clock that was ahead is set right, `now` stands still
     until it is caught up with."""
@@ -59,6 +60,7 @@ class _Batch:
     counters: meta.Meta
     now: str
     clock_ms: int
+    allowed: Quota
 
 
 class _RefusedHalfway(Exception):
@@ -121,7 +123,7 @@ class GroupCommitter:
             now = instant_after(self.db, reading, counters.hlc)
             counters.batch += 1
             counters.hlc = clock.next_hlc(counters.hlc, clock.milliseconds(clock.from_stored(now)))
-            yield _Batch(counters, now, clock.milliseconds(reading))
+            yield _Batch(counters, now, clock.milliseconds(reading), quota.read(self.db).over(self.quota_default))
             self.db.execute("COMMIT")
         except BaseException:
             if self.db.in_transaction:
@@ -147,6 +149,7 @@ class GroupCommitter:
             presence=presence,
             sum=integrity.Sum.of(counters),
             quota_default=self.quota_default,
+            allowed=batch.allowed,
         )
         try:
             with self._undone_when_refused(savepoint=savepoint):
@@ -156,6 +159,7 @@ class GroupCommitter:
             return _refused(command.attempt_id, counters, error, status="refused")
         counters.commit_seq, counters.hlc = tx.meta.commit_seq, tx.meta.hlc
         tx.sum.keep_in(counters)
+        batch.allowed = tx.allowed
         return Attempt(
             attempt_id=command.attempt_id,
             status="applied",

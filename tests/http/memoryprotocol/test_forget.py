@@ -254,6 +254,16 @@ def test_a_receipt_confirms_however_it_is_written(a: Protocol, store_a: Path) ->
     refused(ask(a, by_id()), 404, "not_found")
 
 
+@pytest.mark.proves("memoryprotocol-67")
+def test_what_an_id_was_before_it_was_forgotten_is_deleted_with_what_it_is_now(a: Protocol, store_a: Path) -> None:
+    lsn = a.ingest(f"the first {MARKER}", id=ABSENT)
+    forget(a, by_id())
+    a.ingest("the second", id=ABSENT)
+    assert counts(delete(a, preview(a)).json()) == (1, 0, 1, False)
+    assert snapshot(a, f"{lsn['wall_ms']}.{lsn['counter']}") == ""
+    assert MARKER.encode() not in (store_a / DATABASE_NAME).read_bytes()
+
+
 def filled(client: Protocol, secret: str) -> None:
     """So many that SQLite moves rows about, which leaves copies in free space."""
     for number in range(60):
@@ -352,7 +362,8 @@ def test_a_receipt_of_another_tenant_or_of_nobody_confirms_nothing(as_token: As)
     receipt = preview(owner)
     refused(delete(other, receipt), 428, "confirmation_required")
     lsn = owner.ingest("another commit")
-    for made_up in ({"wall_ms": 1, "counter": 0}, lsn, {"wall_ms": 2**64 - 1, "counter": 0}, {}, {"wall_ms": 1}):
+    none = ({}, {"wall_ms": 1}, {"wall_ms": -1, "counter": 0}, {"wall_ms": 1, "counter": 2**32})
+    for made_up in ({"wall_ms": 1, "counter": 0}, lsn, {"wall_ms": 2**64 - 1, "counter": 0}, *none):
         refused(delete(owner, {**receipt, "audit_lsn": made_up}), 428, "confirmation_required")
     assert other.episode(ABSENT)["id"] == owner.episode(ABSENT)["id"] == ABSENT
 
@@ -376,6 +387,33 @@ def test_more_than_was_previewed_is_not_deleted_and_less_is(a: Protocol) -> None
     assert (a.get(ABSENT).status_code, a.get(OTHER).status_code) == (200, 200)
     forget(a, by_id(OTHER))
     assert delete(a, receipt).json()["rows_deleted"] == 1
+
+
+@pytest.mark.proves("memoryprotocol-77")
+@pytest.mark.parametrize(
+    "target", [by_source("kiln:"), by_metadata("batch", "12"), {"Before": {"wall_ms": 2**47, "counter": 0}}]
+)
+def test_as_many_others_as_were_previewed_are_not_deleted(a: Protocol, target: Json) -> None:
+    a.ingest(id=ABSENT, source="kiln:1", metadata={"batch": "12"})
+    receipt = preview(a, target)
+    forget(a, by_id())
+    a.ingest(id=OTHER, source="kiln:2", metadata={"batch": "12"})
+    refused(delete(a, receipt), 428, "confirmation_required")
+    assert a.get(OTHER).status_code == 200
+
+
+@pytest.mark.proves("memoryprotocol-77")
+def test_what_came_under_the_target_since_is_not_deleted_and_what_was_replaced_under_it_is(a: Protocol) -> None:
+    a.ingest(id=ABSENT, source="kiln:1")
+    a.ingest(id=OTHER, source="talk:1")
+    receipt = preview(a, by_source("kiln:"))
+    a.ingest("replaced", id=ABSENT, source="talk:1")
+    a.ingest("replaced", id=OTHER, source="kiln:1")
+    refused(delete(a, receipt), 428, "confirmation_required")
+    a.ingest("replaced again", id=ABSENT, source="kiln:1")
+    a.ingest("replaced again", id=OTHER, source="talk:1")
+    assert delete(a, receipt).json()["rows_deleted"] == 1
+    assert (a.get(ABSENT).status_code, a.get(OTHER).status_code) == (404, 200)
 
 
 def test_a_deletion_of_what_is_gone_by_now_deletes_nothing(a: Protocol) -> None:

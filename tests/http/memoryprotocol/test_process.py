@@ -60,15 +60,22 @@ class Served:
     def line(self, beginning: str, seconds: float = DEADLINE_SECONDS) -> str:
         """The next line that begins so."""
         deadline = time.monotonic() + seconds
-        while (line := self._coming.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
+        while (line := self._next(max(0.0, deadline - time.monotonic()))) is not None:
             self.lines.append(line)
             if line.startswith(beginning):
                 return line
-        raise AssertionError(f"it ended without saying {beginning}: {self.lines}")
+        raise AssertionError(f"it did not say {beginning} within {seconds:g} s: {self.lines}")
+
+    def _next(self, seconds: float) -> str | None:
+        """The next line; `None` after the last one, or when none comes in that time."""
+        try:
+            return self._coming.get(timeout=seconds)
+        except queue.Empty:
+            return None
 
     def rest(self) -> list[str]:
         """All it said until its end."""
-        while (line := self._coming.get(timeout=DEADLINE_SECONDS)) is not None:
+        while (line := self._next(DEADLINE_SECONDS)) is not None:
             self.lines.append(line)
         return self.lines
 

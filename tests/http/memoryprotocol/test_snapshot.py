@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+from http_support import Caller, Scripted, envelope, wait_for
 
 from memoree import limits
+from memoree.service import Reply, Request, read_reply
 
 from .conftest import As
 from .protocol import ABSENT, ULID, Json, Protocol, as_pair, refused
@@ -47,7 +52,7 @@ def chunks(client: Protocol, position: str) -> list[Json]:
 
 
 @pytest.mark.proves("memoryprotocol-80")
-@pytest.mark.parametrize("position", ["1.2", "1.2.3", "0.0", "0001.0"])
+@pytest.mark.parametrize("position", ["1.2", "1.2.3", "0.0", "0001.0", f"{'0' * 5000}1.{'0' * 50}"])
 def test_a_position_before_everything_is_empty(a: Protocol, position: str) -> None:
     a.ingest()
     assert lines(a, position) == []
@@ -152,3 +157,62 @@ def test_positions_are_ordered_as_the_commits_are(a: Protocol) -> None:
     positions = [a.ingest(f"number {number}") for number in range(5)]
     assert positions == sorted(positions, key=as_pair)
     assert [len(episodes(a, at(each))) for each in positions] == [1, 2, 3, 4, 5]
+
+
+def test_what_cannot_be_read_is_told_in_its_place_and_hides_nothing_else(
+    a: Protocol, store_a: Path, as_token: As, stack: ExitStack
+) -> None:
+    machine = Caller(str(a.http.base_url), "tok-a")
+    stack.callback(machine.close)
+    content = {"type": "base64", "data": b64encode(b"\xff" * 20_000).decode()}
+    put = envelope("artifact.put", {"kind": "episode", "title": "a picture", "content": content}, key="picture")
+    record = machine.post(put).json()["result"]
+    a.ingest("stays", id=f"7{ABSENT[1:]}")
+    next(path for path in store_a.rglob(record["blob_hash"].removeprefix("b3:"))).unlink()
+    told = [json.loads(line) for line in a.http.get(f"/v1/snapshot/{now()}").text.splitlines()]
+    assert [each.get("error") or each["key"].split(":")[0] for each in told] == ["chunk", "scan_error", "episode"]
+    assert record["artifact_id"].removeprefix("art_") in told[1]["message"]
+
+
+def endless(asked: list[Request]) -> Callable[[Request], Reply]:
+    """What answers with a page that has one after it, whatever is asked, and notes that it was."""
+    page = {"lines": "{}\n" * 50_000, "seen": 1, "history": 0, "next": {"kind": "chunk"}}
+
+    def answer(request: Request) -> Reply:
+        asked.append(request)
+        return read_reply(request.call, page, 1)
+
+    return answer
+
+
+def test_nothing_more_is_read_for_who_has_left(scripted_protocol: Protocol, scripted: Scripted) -> None:
+    asked: list[Request] = []
+    scripted.answer = endless(asked)
+    with scripted_protocol.http.stream("GET", "/v1/snapshot/0.0") as response:
+        next(response.iter_raw())
+
+    def is_quiet() -> bool:
+        before = len(asked)
+        time.sleep(0.1)
+        return len(asked) == before
+
+    wait_for(is_quiet, "the end of the reading")
+
+
+def test_who_takes_nothing_for_long_is_given_up_and_takes_no_more_than_a_share_until_then(
+    scripted_protocol: Protocol, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOTS_AT_ONCE_MAX", 1)
+    scripted.answer = endless([])
+    with scripted_protocol.http.stream("GET", "/v1/snapshot/0.0") as unread:
+        assert unread.status_code == 200
+        refusal = scripted_protocol.request("GET", "/v1/snapshot/0.0")
+        refused(refusal, 503, "overloaded")
+        assert int(refusal.headers["retry-after"]) >= 1
+        monkeypatch.setattr(limits, "STREAM_SILENCE_SECONDS_MAX", 0.1)
+        wait_for(lambda: _status(scripted_protocol) == 200, "that its place is free")
+
+
+def _status(client: Protocol) -> int:
+    with client.http.stream("GET", "/v1/snapshot/0.0") as response:
+        return response.status_code
