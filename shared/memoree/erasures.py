@@ -133,7 +133,7 @@ class Retention:
         backups = retained_until(now + self._backups)
         return {
             "queue": retained_until(now + timedelta(seconds=limits.QUEUE_SECONDS_MAX)),
-            "replicas": retained_until(now + timedelta(seconds=limits.ERASED_FROM_COPIES_SECONDS)),
+            "replicas": retained_until(now + timedelta(seconds=limits.LOCAL_COPY_IDLE_SECONDS_MAX)),
             "ltx_history": retained_until(history),
             "backups": backups,
             "second_bucket": backups if self.has_second_bucket else GONE,

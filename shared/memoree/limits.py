@@ -298,10 +298,9 @@ REMOVAL_FAILURES_TOLD_MAX = 100
 LOCAL_COPY_IDLE_SECONDS_MAX = 3600.0
 """A reader gives up a replica, and a writer the database of a settled tenant, that nobody needed for so long: it would
 keep what was erased since."""
-LOCAL_COPY_LOOK_SECONDS = 15.0
-"""Between two looks at head for a local copy that nobody uses: one that another epoch replaced goes at once."""
 ERASED_FROM_COPIES_SECONDS = 60.0
-"""So long after a deletion no process has a local copy of what was deleted, but for a read that goes on."""
+"""So long after a deletion no process that works with the tenant has a local copy of what was deleted, but for a read
+that goes on. A copy that nobody uses costs no request, and goes when it is given up."""
 JOB_CLAIM_TRIES_MAX = 50
 """A writer at work moves head many times a second, and so now and then in the moment when a job claims the tenant."""
 JOB_SNAPSHOT_SECONDS_MAX = 3600.0

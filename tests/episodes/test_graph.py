@@ -24,7 +24,9 @@ QUERY = "what of Alice"
         ("the Alice and Alice again", ["Alice"]),
         ("see émile Émile 日本 Zoë", ["Zoë"]),
         ("", []),
+        (f"see Cone{'_' * 500_000}6", [f"Cone{'_' * 500_000}6"]),
     ],
+    ids=lambda value: str(value)[:40],
 )
 @pytest.mark.proves("memoryprotocol-41")
 def test_entities_begin_in_upper_case_and_not_the_query(query: str, expected: list[str]) -> None:

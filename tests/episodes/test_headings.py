@@ -90,6 +90,15 @@ def test_millions_of_blank_and_marked_lines_are_read_in_passing() -> None:
         assert len(headings(text)) <= 1
     for text in (b"=\n" * long, b"#\n" * long):
         assert len(headings(text)) == HEADINGS_MAX
+    for unending in (b"- item\n", b"> quote\n", b"a" * HEADING_BYTES_MAX + b"\n"):
+        assert headings(unending + b"=\n" * long) == []
+
+
+def test_each_of_many_headings_is_found_by_its_place() -> None:
+    text = b"# one\n\n" + b"## two\n\nthree\n\n" * HEADINGS_MAX
+    found = headings(text)
+    last = found[-1].end
+    assert {tuple(path_at(found, last - number % 2)) for number in range(100_000)} == {("one", "two")}
 
 
 def test_a_long_heading_is_cut_at_a_character() -> None:

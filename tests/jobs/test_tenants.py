@@ -170,10 +170,10 @@ def test_whoever_waits_for_a_write_learns_that_the_tenant_was_deleted(site: Site
             with site.writer() as writer:
                 await clients.write("gone")
                 writer.stop()
-            waiting = asyncio.create_task(clients.call("claim.assert", CLAIM, key="late", wait_seconds=20))
+            waiting = asyncio.create_task(clients.call("claim.assert", CLAIM, key="late", wait_seconds=6))
             await asyncio.sleep(0.2)
             await deleted(tenants, site.tenant)
-            reply = await asyncio.wait_for(waiting, 10)
+            reply = await waiting
             assert (reply.envelope.get("error") or {}).get("code") == "FORBIDDEN"
 
     asyncio.run(scenario())
@@ -235,6 +235,7 @@ def test_a_second_deletion_at_once_never_takes_a_tombstone_back(site: Site) -> N
     async def scenario() -> None:
         async with job_site(site.settings) as jobs:
             await asyncio.gather(*(tombstone.bury(jobs.store, site.tenant, history) for history in (3, 1, 2, 0)))
+            await tombstone.bury(jobs.store, site.tenant, 1)
             buried = await tombstone.find(jobs.store, site.tenant)
             assert buried is not None and buried.history == 3
 

@@ -180,59 +180,6 @@ def test_a_replica_that_nobody_needs_is_given_up(make: OpenEnvironment, monkeypa
     asyncio.run(run())
 
 
-@pytest.mark.proves("fault-16")
-@pytest.mark.parametrize("again", [False, True])
-def test_an_unused_replica_goes_when_head_has_left_its_prefix(
-    restores: Restores,
-    recorder: Recorder,
-    make: OpenEnvironment,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    again: bool,
-) -> None:
-    """A new prefix is what an erasure leaves; commits in the old one bring no unused copy forward."""
-    monkeypatch.setattr(limits, "LOCAL_COPY_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(replicas_module, "ACTIVE_SECONDS", INACTIVE_AFTER_SECONDS)
-
-    async def run() -> None:
-        replicas = Replicas(make(staleness=0.05))
-        async with replicas.ready(TENANT, strong=True) as replica:
-            recorder.write("second")
-            await until(lambda: replica.generation.meta.commit_seq == 2)
-        await asyncio.sleep(INACTIVE_AFTER_SECONDS)
-        recorder.write("third")
-        looks = len(restores.store.requests)
-        await until(lambda: len(restores.store.requests) > looks + 1)
-        assert replica.is_loaded and list(replicas._directory.iterdir())
-        later = restores.know(Recorder(restores.store, tmp_path, epoch=2, parent=recorder))
-        later.cover()
-        await until(lambda: list(replicas._directory.iterdir()) == [])
-        assert not replica.is_loaded
-        if again:
-            async with replicas.ready(TENANT, strong=False) as replica_again:
-                assert replica_again.generation.meta.commit_seq == 3
-        later.close()
-        await replicas.close()
-
-    asyncio.run(run())
-
-
-def test_a_replica_that_is_taken_up_while_head_is_looked_at_stays(
-    store: MemoryStore, recorder: Recorder, make: OpenEnvironment
-) -> None:
-    async def run() -> None:
-        replicas = Replicas(make())
-        async with replicas.ready(TENANT, strong=True) as replica:
-            store.remove(f"tenants/{TENANT}/head.json")
-            await replica.drop_if_left()
-            assert replica.generation.meta.commit_seq == 1
-        await replica.drop_if_left()
-        assert not replica.is_loaded and list(replicas._directory.iterdir()) == []
-        await replicas.close()
-
-    asyncio.run(run())
-
-
 def test_the_bound_in_bytes_evicts_too_but_never_the_last_replica(
     make: OpenEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

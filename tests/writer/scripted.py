@@ -111,7 +111,6 @@ class ScriptedReign:
     abandoned: bool = False
     settle_fault: BaseException | None = None
     is_rewritten: bool = True
-    overtaken: bool = False
     on_abandon: Callable[[], object] = lambda: None
 
     @property
@@ -132,9 +131,6 @@ class ScriptedReign:
 
     async def is_compact(self) -> bool:
         return self.is_rewritten
-
-    async def is_overtaken(self) -> bool:
-        return self.overtaken
 
     async def settle(self) -> None:
         if self.settle_fault is not None:

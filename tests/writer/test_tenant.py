@@ -132,19 +132,6 @@ def test_a_queue_that_is_busy_is_rewritten_later_and_the_tenant_goes_on(
     assert (bench.queue.acked, bench.queue.scrubs) == (["m0"], 2)
 
 
-@pytest.mark.proves("fault-16")
-@pytest.mark.parametrize("settled", [False, True])
-def test_a_database_that_somebody_else_has_taken_over_is_dropped(bench: Bench, settled: bool) -> None:
-    bench.serve(message())
-    bench.reign.settled = settled
-    asyncio.run(bench.actor.drop_if_overtaken())
-    assert not bench.reign.abandoned
-
-    bench.reign.overtaken = True
-    asyncio.run(bench.actor.drop_if_overtaken())
-    assert bench.reign.abandoned
-
-
 FAULTS_THAT_END_THE_REIGN = [HeadLost("rival"), MemoreeError(Code.INTEGRITY_ERROR, "damage"), RuntimeError("broken")]
 FAULTS_THE_REIGN_SURVIVES = [StoreUnavailable("s3"), ObjectStoreError("403"), BatchFailed("a bug")]
 

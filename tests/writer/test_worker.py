@@ -38,7 +38,6 @@ class ScriptedActor:
         self.may_settle = asyncio.Event()
         self.settling = asyncio.Event()
         self.settled = 0
-        self.looks = 0
         self.closed = False
         self.fault: BaseException | None = None
         self._queue = queue
@@ -64,9 +63,6 @@ class ScriptedActor:
         await self.may_settle.wait()
         self.holds_lease = False
         self.settled += 1
-
-    async def drop_if_overtaken(self) -> None:
-        self.looks += 1
 
     async def close(self) -> None:
         self.closed = True
@@ -219,24 +215,11 @@ def test_a_settled_tenant_is_closed_when_nobody_needs_it(tmp_path: Path, monkeyp
     asyncio.run(run())
 
 
-def test_every_tenant_is_asked_now_and_then_whether_its_database_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "LOCAL_COPY_LOOK_SECONDS", 0.01)
-
-    async def run() -> None:
-        async with Bench(tmp_path) as bench:
-            await bench.served("a", "b")
-            await until(lambda: bench.actor("a").looks > 1 and bench.actor("b").looks > 1)
-
-    asyncio.run(run())
-
-
 def test_a_queue_without_a_backlog_is_rewritten_when_a_writer_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another one may have been killed between the acknowledgement of a deletion and that."""
-    monkeypatch.setattr(limits, "LOCAL_COPY_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "BACKLOG_LOOK_SECONDS", 0.01)
 
     async def run() -> None:
         async with Bench(tmp_path) as bench:

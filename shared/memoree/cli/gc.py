@@ -40,9 +40,9 @@ async def _collect_of(site: JobSite, tenant: str) -> Done:
     from memoree.jobs.scheduled import collect
     from memoree.replication import layout
 
-    async for _ in site.store.list(layout.tenant_prefix(tenant)):
-        return await collect(site, tenant)
-    not_found("tenant", tenant)
+    if not [key async for key in site.store.children(layout.tenant_prefix(tenant))]:
+        not_found("tenant", tenant)
+    return await collect(site, tenant)
 
 
 async def _collect_here() -> tuple[dict[str, Any], int]:

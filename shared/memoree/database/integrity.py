@@ -97,7 +97,15 @@ def _number(entry: Entry) -> int:
     """The parts are length-prefixed, so that no two entries share an encoding."""
     key, revision, content = entry.key.encode(), entry.revision.encode(), entry.content
     encoded = b"".join(
-        (_prefixed(entry.table), _length(len(key)), key, _length(len(revision)), revision, _length(len(content)), content)
+        (
+            _prefixed(entry.table),
+            _length(len(key)),
+            key,
+            _length(len(revision)),
+            revision,
+            _length(len(content)),
+            content,
+        )
     )
     return int.from_bytes(blake3(encoded).digest())
 

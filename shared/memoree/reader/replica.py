@@ -167,21 +167,6 @@ class Replica:
         finally:
             del self._watchers[watcher]
 
-    async def drop_if_left(self) -> None:
-        """Keep no copy that head has left for another prefix: changes cannot bring it forward any more, and what it
-        holds may have been erased since. For a replica that nobody uses. Raises `ObjectStoreError`, and
-        `INTEGRITY_ERROR` for a damaged head."""
-        if self._reading is None:
-            return
-        try:
-            changed = await self._head_file.read_if_changed(self._reading.etag)
-        except ObjectMissing:
-            changed, left = None, True
-        else:
-            left = changed is not None and changed.head.prefix != self._prefix
-        if left and not self.is_busy:
-            self.discard()
-
     @contextmanager
     def in_use(self) -> Iterator[Replica]:
         """Keeps the replica from being evicted."""

@@ -39,7 +39,6 @@ class Replicas:
         self._replicas: dict[str, Replica] = {}
         self._made = 0
         self._background = asyncio.create_task(self._refresh_active())
-        self._looking = asyncio.create_task(self._look_after_unused())
 
     def ages(self) -> ReplicaAges:
         """For the worst of the tenants in use; one that was not in use before counts from then."""
@@ -162,20 +161,6 @@ class Replicas:
                     replica.start_refresh()
             self._evict()
 
-    async def _look_after_unused(self) -> None:
-        """Erased text is to be on no disk for longer than need be, also where nobody reads."""
-        while True:
-            await asyncio.sleep(limits.LOCAL_COPY_LOOK_SECONDS)
-            now = time.monotonic()
-            unused = (each for each in self._replicas.values() if each.is_loaded and not self._is_active(each, now))
-            await asyncio.gather(*(self._drop_if_left(each) for each in unused))
-
-    async def _drop_if_left(self, replica: Replica) -> None:
-        try:
-            await replica.drop_if_left()
-        except (ObjectStoreError, MemoreeError) as error:
-            log.info("tenant %s: no look at head for an unused copy: %s", replica.tenant, error)
-
     def _is_active(self, replica: Replica, now: float) -> bool:
         return now - replica.used_at < ACTIVE_SECONDS
 
@@ -195,8 +180,7 @@ class Replicas:
                 del sizes[tenant]
 
     async def close(self) -> None:
-        for task in (self._background, self._looking):
-            task.cancel()
-        await asyncio.gather(self._background, self._looking, return_exceptions=True)
+        self._background.cancel()
+        await asyncio.gather(self._background, return_exceptions=True)
         await asyncio.gather(*(replica.close() for replica in self._replicas.values()))
         self._replicas.clear()

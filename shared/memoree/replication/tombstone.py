@@ -2,7 +2,7 @@
 
 It is written before anything of the tenant is removed, and stays. Who finds no head looks here before a birth: only
 what was sent for the history after the buried one may found the tenant anew, as `tenant.create` is, and restores and
-imports may. A tenant founded anew begins in that history, so whatever was meant for the old one is refused as of another.
+imports may. A tenant founded anew begins in that history, so that whatever was meant for the old one is refused.
 """
 
 from __future__ import annotations

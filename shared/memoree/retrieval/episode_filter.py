@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from memoree.episodes.filter import Filter
 from memoree.retrieval.outlines import FUNCTION
 
-CHUNK_TEXT = "coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT))"
+CHUNK_TEXT = "coalesce(c.text, CAST(substr(r.body, c.start_byte + 1, c.end_byte - c.start_byte) AS TEXT), '')"
 
 _COMPARISONS = {
     "equals": "{value} = :value",

@@ -25,7 +25,7 @@ from memoree.database.connection import open_writer
 from memoree.database.meta import Meta
 from memoree.errors import Code, MemoreeError
 from memoree.ids import AttemptId, new_ulid
-from memoree.objects import ObjectMissing, ObjectStoreError, PreconditionFailed
+from memoree.objects import ObjectStoreError, PreconditionFailed
 from memoree.objects.blobs import BlobStore, tenant_directory_name
 from memoree.objects.loop_blobs import LoopBlobs
 from memoree.operations.view import BlobPresence
@@ -441,16 +441,6 @@ class Reign:
         """Another writer reigns: stop uploading before anything else. A clean stop would upload once more."""
         self._lost = True
         await self._litestream.kill()
-
-    async def is_overtaken(self) -> bool:
-        """Whether another reign has begun, so that nobody needs this copy any more. A reign that is not settled learns
-        of it by its heartbeat; of a settled one it is a look at head, which raises `ObjectStoreError`."""
-        if not self.settled:
-            return self._lost
-        try:
-            return await self._head_file.read_if_changed(self._head.etag) is not None
-        except ObjectMissing:
-            return True
 
     # --- resting and ending -------------------------------------------------------------------------------------
 

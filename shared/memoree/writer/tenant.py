@@ -238,20 +238,6 @@ class TenantActor:
         async with self._turn:
             await self._settle()
 
-    async def drop_if_overtaken(self) -> None:
-        """Keep no database that somebody else has taken over: what it holds may have been erased since. Never waits for
-        the work at hand, which finds out by itself."""
-        if self._turn.locked():
-            return
-        async with self._turn:
-            try:
-                overtaken = self._reign is not None and await self._reign.is_overtaken()
-            except (ObjectStoreError, MemoreeError) as error:
-                log.info("tenant %s: no look at who reigns: %s", self.tenant, error)
-                return
-            if overtaken:
-                await self._end_reign()
-
     async def abandon(self) -> None:
         """Keep nothing, and leave the lease to run out."""
         async with self._turn:

@@ -25,6 +25,8 @@ LEASE_LOOK_SECONDS = 0.1
 """Between two looks at a lease that messages wait for: hardly any lease that is given up has to run out first."""
 BATCHES_IN_HAND_MAX = 2 * limits.TENANTS_HELD_MAX
 """No more is received while so many batches wait for their tenant's turn."""
+BACKLOG_LOOK_SECONDS = 15.0
+"""Between two looks whether the queue can be rewritten without anybody waiting for it."""
 UPLOADS_BACK_OFF_SECONDS = 5.0
 """For uploads received beyond those that may be in hand."""
 RELEASE_SECONDS_MIN = 5.0
@@ -67,7 +69,6 @@ class WriterWorker:
         housekeeping = asyncio.create_task(self._keep_house())
         sweeping = asyncio.create_task(self._sweep_uploads())
         migrating = asyncio.create_task(migrate_outdated(self._environment.store, self._migrate))
-        dropping = asyncio.create_task(self._drop_overtaken())
         scrubbing = asyncio.create_task(self._scrub_queue())
         watching = asyncio.create_task(self._watch_leases())
         stopping = asyncio.create_task(stop.wait())
@@ -84,12 +85,12 @@ class WriterWorker:
                     break
                 await self._dispatch(receiving.result())
         finally:
-            for task in (stopping, sweeping, migrating, watching, dropping, scrubbing, *self._verifying):
+            for task in (stopping, sweeping, migrating, watching, scrubbing, *self._verifying):
                 task.cancel()
             await asyncio.gather(*self._in_hand, *self._verifying, return_exceptions=True)
             housekeeping.cancel()
             settling = [self._settling] if self._settling is not None else []
-            loops = (housekeeping, sweeping, migrating, watching, dropping, scrubbing)
+            loops = (housekeeping, sweeping, migrating, watching, scrubbing)
             await asyncio.gather(*loops, *settling, return_exceptions=True)
             await asyncio.gather(*(actor.close() for actor in self._actors.values()), return_exceptions=True)
 
@@ -246,12 +247,7 @@ class WriterWorker:
                     return await self._queue.scrub()
             except QueueError as error:
                 log.info("the queue is not rewritten yet: %s", error)
-            await asyncio.sleep(limits.LOCAL_COPY_LOOK_SECONDS)
-
-    async def _drop_overtaken(self) -> None:
-        while True:
-            await asyncio.sleep(limits.LOCAL_COPY_LOOK_SECONDS)
-            await asyncio.gather(*(actor.drop_if_overtaken() for actor in self._actors.values()))
+            await asyncio.sleep(BACKLOG_LOOK_SECONDS)
 
     async def _extend_in_hand(self, seconds: float) -> None:
         for messages in [*self._in_hand.values(), *self._verifying.values()]:

@@ -378,6 +378,18 @@ def test_a_receipt_is_used_up(a: Protocol) -> None:
     assert a.episode(ABSENT)["content"] == "again"
 
 
+@pytest.mark.proves("memoryprotocol-71")
+def test_a_receipt_is_used_up_also_for_what_it_counted_and_did_not_delete(a: Protocol) -> None:
+    a.ingest(id=ABSENT, source="kiln:1")
+    a.ingest(id=OTHER, source="kiln:2")
+    receipt = preview(a, by_source("kiln:"))
+    forget(a, by_id(OTHER))
+    assert delete(a, receipt).json()["rows_deleted"] == 1
+    a.ingest("again", id=OTHER, source="kiln:2")
+    refused(delete(a, receipt), 428, "confirmation_required")
+    assert a.episode(OTHER)["content"] == "again"
+
+
 @pytest.mark.proves("memoryprotocol-77")
 def test_more_than_was_previewed_is_not_deleted_and_less_is(a: Protocol) -> None:
     a.ingest(id=ABSENT, source="kiln:1")

@@ -288,7 +288,8 @@ def test_a_key_makes_a_repeat_of_what_has_no_id_one_episode(a: Protocol, store_a
     assert len(stored_ids(store_a)) == 1
     assert a.send(WORDS, Idempotency_Key="evening").json()["lsn"] != first.json()["lsn"]
     assert len(stored_ids(store_a)) == 2
-    unchanged(a, store_a, {**WORDS, "content": "another"}, 422, Idempotency_Key="morning")
+    told = unchanged(a, store_a, {**WORDS, "content": "another"}, 422, Idempotency_Key="morning")
+    assert "'morning'" in told
 
 
 def test_a_key_is_one_text_of_a_bounded_length(a: Protocol, store_a: Path) -> None:

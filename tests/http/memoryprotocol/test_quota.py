@@ -14,7 +14,6 @@ from memoree.http.settings import HttpSettings
 
 from .protocol import Protocol
 
-
 EPISODES = ("01KJR4GZXJDFPSG3SB9V65FA1E", "01KJR4GZXJDFPSG3SB9V65FA1F")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from http_support import Scripted
+from http_support import Caller, Scripted, envelope
 
 from memoree.errors import Code, MemoreeError
 from memoree.service import Reply, Request, read_reply, refusal
@@ -86,6 +88,18 @@ def test_a_hit_has_its_members_and_no_other(a: Protocol) -> None:
         "source_op": "Keyword",
         "episode_id": "01KJR4GZXJDFPSG3SB9V65FA1E",
     }
+
+
+@pytest.mark.proves("memoryprotocol-35")
+@pytest.mark.parametrize("content", [b"", b"\xff" * 10, b"\xff" * 20_000])
+def test_what_is_no_text_is_an_empty_one(a: Protocol, stack: ExitStack, content: bytes) -> None:
+    machine = Caller(str(a.http.base_url), "tok-a")
+    stack.callback(machine.close)
+    picture = {"type": "base64", "data": b64encode(content).decode()}
+    put = envelope("artifact.put", {"kind": "episode", "title": "kiln picture", "content": picture}, key="picture")
+    assert machine.post(put).status_code == 200
+    (hit,) = hits(a)
+    assert (hit["source"], hit["text"]) == ("kiln picture", "")
 
 
 @pytest.mark.proves("memoryprotocol-35")

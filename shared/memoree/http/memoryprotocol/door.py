@@ -84,7 +84,7 @@ class Door:
         if reply.snapshot_commit_seq is not None:
             self.metrics.saw_commit(principal.tenant, reply.snapshot_commit_seq)
         if (error := reply.envelope.get("error")) is not None:
-            refused = MemoreeError.from_wire(error)
+            refused = MemoreeError.from_wire({**error, "message": error["message"].replace(KEY_PREFIX, "")})
             refused.retry_after_seconds = reply.retry_after_seconds
             raise refused
         return Result(reply.envelope["result"], reply.snapshot_commit_seq)
