@@ -15,8 +15,7 @@ VALUE_CHARACTERS_MIN = 8
 _SECRET_VARIABLE = re.compile(r"(?:.*_)?(?:SECRET_ACCESS_KEY|SESSION_TOKEN|TOKEN|PASSWORD)")
 _ANNOUNCED = re.compile(
     r"(\bbearer\s+(?=[\w.~+/=-]{8})"
-    r"|\bx-amz-(?:signature|security-token|credential)(?:=|%3d)"
-    r"|\b(?:credential|signature)="
+    r"|\b(?:credential|signature|x-amz-security-token)(?:=|%3d)"
     r"|(?:secret_?access_?key|session_?token)['\"]?\s*[=:]\s*['\"]?"
     r"|\bsha256:(?=[0-9a-f]{64}))[^\s'\"\\&,;)>]+",
     re.IGNORECASE,

@@ -137,3 +137,8 @@ def test_the_first_text_after_a_prefix_parts_what_begins_so_from_what_does_not(p
     after = first_after(prefix)
     inside = prefix.encode() <= text.encode() and (after is None or text.encode() < after.encode())
     assert inside is text.startswith(prefix)
+
+
+def test_a_long_prefix_that_nothing_stands_behind_is_read_in_passing() -> None:
+    assert first_after("\U0010ffff" * 500_000) is None
+    assert first_after("a" + "\U0010ffff" * 500_000) == "b"

@@ -259,6 +259,15 @@ def test_a_tokens_file_that_is_at_fault_is_told_of_without_a_word_of_it(
     assert "tokens file" in written.getvalue()
 
 
+@pytest.mark.proves("isolation-8")
+@pytest.mark.parametrize("kind", [ObjectStoreError, QueueError])
+def test_what_a_library_says_is_told_without_its_secrets(written: io.StringIO, kind: type[Exception]) -> None:
+    """Its message reaches callers and the readiness report."""
+    told = str(kind(LOUD))
+    assert "bucket.example/tenants/A/head.json" in told
+    assert held(told) == []
+
+
 @pytest.mark.proves("isolation-9")
 def test_an_exception_is_logged_with_its_trace_and_without_its_secrets(written: io.StringIO) -> None:
     try:

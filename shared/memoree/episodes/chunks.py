@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from blake3 import blake3
-from ulid import ULID
 
 REVISION_PREFIX = "arev_"
-_TIME_CHARS, _DIGEST_BYTES = 10, 10
-_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_PAIRS = [first + second for first in _CROCKFORD for second in _CROCKFORD]
-"""Of ten bits each."""
-_PAIR = 1023
-_SHIFTS = range(70, -1, -10)
+_TIME_CHARS, _DIGEST_BYTES = 10, 16
+_CHARACTERS = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ" * 8
+"""Of Crockford's base 32, by the lower five bits of a byte."""
 
 
-def chunk_id(revision_id: str, ordinal: int) -> ULID:
-    """Of the chunk with that number: the revision's instant, and a digest of both."""
-    return ULID.from_str(chunk_name(revision_id, ordinal))
-
-
-def chunk_name(revision_id: str, ordinal: int) -> str:
-    """`chunk_id` as text, in a tenth of the time: the library goes through it character by character."""
-    time = revision_id.removeprefix(REVISION_PREFIX)[:_TIME_CHARS]
-    rest = int.from_bytes(blake3(f"{revision_id}:{ordinal}".encode()).digest(_DIGEST_BYTES))
-    return time + "".join([_PAIRS[rest >> shift & _PAIR] for shift in _SHIFTS])
+def chunk_id(revision_id: str, ordinal: int) -> str:
+    """Of the chunk with that number: the revision's instant, and eighty bits of a digest of both."""
+    instant = revision_id.removeprefix(REVISION_PREFIX)[:_TIME_CHARS]
+    return instant + blake3(f"{revision_id}:{ordinal}".encode()).digest(_DIGEST_BYTES).translate(_CHARACTERS).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
+from ulid import ULID
 
 from memoree import limits
 from memoree.database import episodes
@@ -65,7 +66,7 @@ def _hit(view: View, hit: EpisodeHit) -> dict[str, Any]:
     """Nothing ends the validity of what is visible: to its reader it still holds."""
     chunk = hit.chunk
     return {
-        "id": list(chunk_id(chunk.revision_id, chunk.ordinal).bytes),
+        "id": list(ULID.from_str(chunk_id(chunk.revision_id, chunk.ordinal)).bytes),
         "score": hit.score,
         "text": chunk.text,
         "source": chunk.source,

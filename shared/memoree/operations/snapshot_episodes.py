@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from memoree import clock, limits
 from memoree.database import artifacts, episodes
 from memoree.envelope import WireModel
-from memoree.episodes.chunks import chunk_name
-from memoree.episodes.clock import Hlc, validity
+from memoree.episodes.chunks import chunk_id
+from memoree.episodes.clock import COUNTER_BITS, U16_MAX, Hlc
 from memoree.errors import MemoreeError, not_found
 from memoree.operations.artifacts import read_body
 from memoree.operations.call import Call
@@ -29,8 +29,6 @@ SNAPSHOT = "episode.snapshot"
 SCAN_ERROR = "scan_error"
 """Of a line that stands for what cannot be read."""
 
-Line = tuple[dict[str, Any], dict[str, Any]]
-
 
 class Place(WireModel):
     """After which row a page begins."""
@@ -39,6 +37,10 @@ class Place(WireModel):
     row: int = 0
     ordinal: int = -1
     episode_id: str = ""
+
+
+Line = tuple[str, int, int, str]
+"""With the row, the ordinal and the episode's id of the place after it; -1 is the ordinal after an episode."""
 
 
 class EpisodeSnapshot(WireModel):
@@ -67,14 +69,17 @@ def page(view: View, call: Call[EpisodeSnapshot]) -> dict[str, Any]:
         not_found("history", str(wanted.history))
     seen = _commit_at(view, wanted.position) if wanted.position is not None else wanted.seen
     assert seen is not None, "a page is at a position, or goes on from one"
-    lines = bytearray()
+    lines: list[str] = []
+    characters = 0
     next_place: dict[str, Any] | None = None
-    for line, place in _rows(view, seen, wanted.after):
-        lines += orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
-        if len(lines) >= limits.SNAPSHOT_PAGE_BYTES:
-            next_place = place
+    for line, row, ordinal, episode_id in _rows(view, seen, wanted.after):
+        lines.append(line)
+        characters += len(line)
+        if characters >= limits.SNAPSHOT_PAGE_CHARACTERS:
+            kind = "chunk" if row else "episode"
+            next_place = {"kind": kind, "row": row, "ordinal": ordinal, "episode_id": episode_id}
             break
-    return {"lines": lines.decode(), "seen": seen, "history": view.meta.history, "next": next_place}
+    return {"lines": "".join(lines), "seen": seen, "history": view.meta.history, "next": next_place}
 
 
 def _commit_at(view: View, position: Hlc) -> int:
@@ -88,8 +93,7 @@ def _commit_at(view: View, position: Hlc) -> int:
 
 
 def _rows(view: View, seen: int, after: Place) -> Iterator[Line]:
-    """Lines, each with the members of its `Place`: chunks in the order of commits, then episodes by their ids. Raises
-    what the same request may not meet again."""
+    """Chunks in the order of commits, then episodes by their ids. Raises what the same request may not meet again."""
     if after.kind == "chunk":
         yield from _chunks(view.db, seen, after)
         after = Place(kind="episode")
@@ -100,41 +104,52 @@ def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[Line]:
     outlines = Outlines(db)
     rows = episodes.chunks_at(db, seen=seen, row=after.row, ordinal=after.ordinal)
     for row, ordinal, start, kept, inline, revision_id, episode_id, source, hlc, is_whole in rows:
-        chunk = chunk_name(revision_id, ordinal)
+        chunk = chunk_id(revision_id, ordinal)
         text = inline.decode() if kept is None else kept
         has_no_headings = is_whole and "#" not in text and "=" not in text and "-" not in text
-        value = {
-            "id": chunk,
-            "episode_id": episode_id,
-            "source": source,
-            "text": text,
-            "offset": start,
-            "heading_path": [] if has_no_headings else outlines.path(row, start),
-            "bt": validity(hlc),
-        }
-        yield {"key": f"chunk:{chunk}", "value": value}, {"kind": "chunk", "row": row, "ordinal": ordinal}
+        headings = "[]" if has_no_headings else orjson.dumps(outlines.path(row, start)).decode()
+        yield (
+            (
+                f'{{"key":"chunk:{chunk}","value":{{"id":"{chunk}","episode_id":"{episode_id}","source":{_quoted(source)},'
+                f'"text":{_quoted(text)},"offset":{start},"heading_path":{headings},"bt":{_visible_since(hlc)}}}}}\n'
+            ),
+            row,
+            ordinal,
+            "",
+        )
 
 
 def _episodes(view: View, seen: int, after: Place) -> Iterator[Line]:
     rows = episodes.contents_at(view.db, seen=seen, episode_id=after.episode_id)
     for episode_id, row, source, t_ref, metadata, hlc, body, size in rows:
-        place = {"kind": "episode", "episode_id": episode_id}
         try:
-            content = _content(view, row, body, size)
+            content = _content(view, row, body, size) if body is None else body
         except MemoreeError as error:
             if error.retryable:
                 raise
-            yield {"error": SCAN_ERROR, "message": f"episode {episode_id}: {error.message}"}, place
+            told = {"error": SCAN_ERROR, "message": f"episode {episode_id}: {error.message}"}
+            yield orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE).decode(), 0, -1, episode_id
             continue
-        value = {
-            "id": episode_id,
-            "source": source,
-            "content": content.decode(errors="replace"),
-            "t_ref": t_ref,
-            "metadata": orjson.Fragment(metadata),
-            "bt": validity(hlc),
-        }
-        yield {"key": f"episode:{episode_id}", "value": value}, place
+        text, since = _quoted(content.decode(errors="replace")), "null" if t_ref is None else _quoted(t_ref)
+        yield (
+            (
+                f'{{"key":"episode:{episode_id}","value":{{"id":"{episode_id}","source":{_quoted(source)},"content":{text},'
+                f'"t_ref":{since},"metadata":{metadata},"bt":{_visible_since(hlc)}}}}}\n'
+            ),
+            0,
+            -1,
+            episode_id,
+        )
+
+
+def _quoted(text: str) -> str:
+    return orjson.dumps(text).decode()
+
+
+def _visible_since(hlc: int) -> str:
+    """As `episodes.clock.validity`."""
+    since = f'{{"wall_ms":{hlc >> COUNTER_BITS},"counter":{hlc & U16_MAX},"node_id":0}}'
+    return f'{{"valid":[{since},null],"sys":[{since},null]}}'
 
 
 def _content(view: View, row: int, body: bytes | None, size: int) -> bytes:

@@ -25,7 +25,7 @@ _IN_METADATA = """
     EXISTS (SELECT 1 FROM json_each(p.metadata) AS m WHERE m.key = :key AND m.type = 'text' AND {compared})
 """
 _IN_HEADINGS = f"EXISTS (SELECT 1 FROM json_each({FUNCTION}(c.revision_row, c.start_byte)) AS h WHERE {{compared}})"  # noqa: S608
-_CODE_POINT_MAX = 0x10FFFF
+_LAST = "\U0010ffff"
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -58,8 +58,7 @@ def condition_of(filter: Filter | None) -> Condition | None:
 
 def first_after(prefix: str) -> str | None:
     """The first text that stands behind all those which begin so; `None` where there is none."""
-    while prefix:
-        prefix, last = prefix[:-1], ord(prefix[-1])
-        if last < _CODE_POINT_MAX:
-            return prefix + chr(_SURROGATES.stop if last + 1 in _SURROGATES else last + 1)
-    return None
+    if not (counted := prefix.rstrip(_LAST)):
+        return None
+    following = ord(counted[-1]) + 1
+    return counted[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)

@@ -113,7 +113,7 @@ def test_the_position_of_an_ingest_has_its_episode_and_the_one_before_has_not(a:
 
 @pytest.mark.proves("memoryprotocol-85")
 def test_what_is_written_while_a_slow_client_reads_is_not_shown(a: Protocol, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SNAPSHOT_PAGE_BYTES", 1)  # a page a line
+    monkeypatch.setattr(limits, "SNAPSHOT_PAGE_CHARACTERS", 1)  # a page a line
     for number in range(6):
         a.ingest(f"firing {number}", id=f"{ABSENT[:25]}{number}")
     position = now()
