@@ -26,6 +26,7 @@ from memoree.operations.view import View
 from memoree.retrieval.outlines import Outlines
 
 SNAPSHOT = "episode.snapshot"
+_json = orjson.dumps
 SCAN_ERROR = "scan_error"
 """Of a line that stands for what cannot be read."""
 
@@ -40,7 +41,8 @@ class Place(WireModel):
 
 
 Line = tuple[str, int, int, str]
-"""With the row, the ordinal and the episode's id of the place after it; -1 is the ordinal after an episode."""
+"""JSON and its newline, put together by hand: a document per row would take as long as everything else. Then what the
+place after it needs: the row and ordinal of a chunk, or 0, -1 and the id of an episode."""
 
 
 class EpisodeSnapshot(WireModel):
@@ -107,43 +109,33 @@ def _chunks(db: apsw.Connection, seen: int, after: Place) -> Iterator[Line]:
         chunk = chunk_id(revision_id, ordinal)
         text = inline.decode() if kept is None else kept
         has_no_headings = is_whole and "#" not in text and "=" not in text and "-" not in text
-        headings = "[]" if has_no_headings else orjson.dumps(outlines.path(row, start)).decode()
-        yield (
-            (
-                f'{{"key":"chunk:{chunk}","value":{{"id":"{chunk}","episode_id":"{episode_id}","source":{_quoted(source)},'
-                f'"text":{_quoted(text)},"offset":{start},"heading_path":{headings},"bt":{_visible_since(hlc)}}}}}\n'
-            ),
-            row,
-            ordinal,
-            "",
+        headings = "[]" if has_no_headings else _json(outlines.path(row, start)).decode()
+        line = (
+            f'{{"key":"chunk:{chunk}","value":{{"id":"{chunk}","episode_id":"{episode_id}",'
+            f'"source":{_json(source).decode()},"text":{_json(text).decode()},"offset":{start},'
+            f'"heading_path":{headings},"bt":{_visible_since(hlc)}}}}}\n'
         )
+        yield line, row, ordinal, ""
 
 
 def _episodes(view: View, seen: int, after: Place) -> Iterator[Line]:
     rows = episodes.contents_at(view.db, seen=seen, episode_id=after.episode_id)
     for episode_id, row, source, t_ref, metadata, hlc, body, size in rows:
         try:
-            content = _content(view, row, body, size) if body is None else body
+            content = _blob(view, row, size) if body is None else body
         except MemoreeError as error:
             if error.retryable:
                 raise
             told = {"error": SCAN_ERROR, "message": f"episode {episode_id}: {error.message}"}
-            yield orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE).decode(), 0, -1, episode_id
-            continue
-        text, since = _quoted(content.decode(errors="replace")), "null" if t_ref is None else _quoted(t_ref)
-        yield (
-            (
-                f'{{"key":"episode:{episode_id}","value":{{"id":"{episode_id}","source":{_quoted(source)},"content":{text},'
-                f'"t_ref":{since},"metadata":{metadata},"bt":{_visible_since(hlc)}}}}}\n'
-            ),
-            0,
-            -1,
-            episode_id,
-        )
-
-
-def _quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
+            line = f"{_json(told).decode()}\n"
+        else:
+            text = _json(content.decode(errors="replace")).decode()
+            line = (
+                f'{{"key":"episode:{episode_id}","value":{{"id":"{episode_id}","source":{_json(source).decode()},'
+                f'"content":{text},"t_ref":{_json(t_ref).decode()},"metadata":{metadata},'
+                f'"bt":{_visible_since(hlc)}}}}}\n'
+            )
+        yield line, 0, -1, episode_id
 
 
 def _visible_since(hlc: int) -> str:
@@ -152,9 +144,7 @@ def _visible_since(hlc: int) -> str:
     return f'{{"valid":[{since},null],"sys":[{since},null]}}'
 
 
-def _content(view: View, row: int, body: bytes | None, size: int) -> bytes:
+def _blob(view: View, row: int, size: int) -> bytes:
     """Of a text that is a blob the index keeps the whole; a blob that is no text is read."""
-    if body is not None:
-        return body
     text = episodes.kept_text(view.db, row)
     return text if len(text) == size else read_body(view, artifacts.revision_by_row(view.db, row))
