@@ -89,7 +89,7 @@ def show(name: str, data: Path | None) -> int:
 def create(name: str, rows_: Any, bytes_: Any, rate_: Any, burst_: Any, data: Path | None) -> int:
     """Make a tenant exist, before anything is written to it; again, it changes what is given.
 
-    The only way to use the name of a deleted tenant again: it begins empty. Needs a running writer.
+    Of a deleted tenant it uses the name again, which no write does: it begins empty. Needs a running writer.
     """
     wanted = _wanted(rows_, bytes_, rate_, burst_)
     return report(_administered(data, lambda tenants: tenants.create(name, wanted)))
