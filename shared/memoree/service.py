@@ -172,7 +172,7 @@ def refusal(request_id: str, error: MemoreeError) -> Reply:
 def write_pending(attempt_id: AttemptId) -> MemoreeError:
     return MemoreeError(
         Code.WRITE_PENDING,
-        "the write is queued and not durable yet; ask for its state, or send the identical request again",
+        "the write is queued and not durable yet; ask for its state, or send it again under the same idempotency key",
         details={"attempt_id": attempt_id, "operation_url": f"/v1/operations/{attempt_id}"},
         retry_after_seconds=1.0,
     )

@@ -130,14 +130,30 @@ async def _tenancy(tenant: str | None, data: Path | None) -> AsyncIterator[Tenan
         finally:
             await service.close()
         return
-    from memoree.assembly import job_site
-
-    async with job_site(deployment_settings(data)) as site:
+    async with _site(deployment_settings(data)) as site:
         yield site.tenancy(tenant)
 
 
 async def _on_site(settings: StackSettings, work: Callable[[JobSite], Awaitable[Result]]) -> Result:
+    async with _site(settings) as site:
+        return await work(site)
+
+
+@asynccontextmanager
+async def _site(settings: StackSettings) -> AsyncIterator[JobSite]:
+    """Raises `TRANSPORT_ERROR` at once for a store that is away: jobs would be patient, and somebody is waiting."""
     from memoree.assembly import job_site
+    from memoree.objects import ObjectStoreError, StoreUnavailable
+    from memoree.replication import layout
 
     async with job_site(settings) as site:
-        return await work(site)
+        try:
+            async for _ in site.store.children(layout.TENANTS_PREFIX):
+                break
+        except StoreUnavailable as error:
+            raise MemoreeError(
+                Code.TRANSPORT_ERROR, f"the object store does not answer; `memoree status` says what runs: {error}"
+            ) from error
+        except ObjectStoreError:
+            pass  # it answers; what it refuses, the job will tell
+        yield site

@@ -12,6 +12,7 @@ import click
 from memoree.cli.jobs import deployment_option, report
 from memoree.cli.output import print_success
 from memoree.cli.parsing import Command, Group, current_invocation
+from memoree.errors import invalid
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -123,6 +124,9 @@ def _instant(text: str) -> str:
     from memoree import clock
 
     if (span := _SPAN.fullmatch(text)) is None:
-        return text
+        try:
+            return clock.parse_timestamp(text)
+        except ValueError as error:
+            invalid(f"expires_at: {error}; or say from now: 90d, 12h, 30m")
     now = clock.utc_now().replace(microsecond=0)
     return clock.stored(now + timedelta(seconds=int(span[1]) * _SECONDS[span[2]]))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memoree.errors import Code, MemoreeError
+from memoree.errors import Code, MemoreeError, not_found
 from memoree.private_file import write_private
 from memoree.tokens.document import TOKENS_FILE_BYTES_MAX, Document, encode
 from memoree.tokens.source import Change, TokensSource, decoded
@@ -42,6 +42,9 @@ class FileSource(TokensSource):
         return raw
 
     async def read(self) -> Document:
+        """Raises `NOT_FOUND` where there is no file, which may be a slip of the pen."""
+        if not await asyncio.to_thread(self._path.exists):
+            not_found("tokens file", str(self._path))
         return await asyncio.to_thread(self._document)
 
     async def update(self, change: Change) -> None:

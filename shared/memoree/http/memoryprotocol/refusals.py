@@ -72,6 +72,7 @@ class Refusal(Exception):
         refused = cls(status, _CODE.get(error.code, UNKNOWN), error.message.removeprefix(_MEMBER_OF_INPUT))
         if error.code is Code.CONTENT_TOO_LARGE and error.details is not None:
             refused.code, refused.extra = QUOTA_EXCEEDED, error.details
+            refused.message = f"{refused.message}; {error.hint}"
         refused.retryable = error.retryable
         refused.retry_after_seconds = error.retry_after_seconds
         return refused

@@ -53,8 +53,8 @@ def create_tenant(components: Components) -> Json:
     return {
         "operationId": "create_tenant",
         "summary": "Make a tenant exist",
-        "description": "For operators. Again, it sets the limits that are named. The only way to use the name of a "
-        "deleted tenant again, which begins empty.",
+        "description": "For operators. Again, it sets the limits that are named. The name of a deleted tenant is used "
+        "again, and begins empty; so do restores and imports.",
         "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
         "responses": {
             "200": answer("It was there", ref("Tenant")),
