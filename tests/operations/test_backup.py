@@ -13,6 +13,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,7 @@ def test_a_command_that_is_told_to_end_leaves_nothing(
         env=os.environ | {"MEMOREE_DATA_DIR": str(client.data_dir)},
         capture_output=True,
         timeout=60,
+        preexec_fn=partial(signal.signal, number, signal.SIG_DFL),  # which `nohup` has children ignore
     )
     assert done.returncode == 128 + number, done.stderr
     assert left(destination) == []
