@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import queue
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -158,11 +160,12 @@ def browsing(url: str, profile: Path) -> Iterator[None]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,  # the program is a script, and the browser its child
     )
     try:
         yield
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
