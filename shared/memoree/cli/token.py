@@ -80,9 +80,9 @@ def create(
     result = create_token(entry, tokens, data)
     if not current_invocation().for_people:
         return print_success(result, current_invocation())
-    from memoree.cli.terminal import console, fields, one_piece
+    from memoree.cli.terminal import console, fields
 
-    console().print(one_piece(result.pop("token"), indent=0), crop=False)
+    click.echo(result.pop("token"))
     console().print(fields(result))
     return 0
 

@@ -142,6 +142,8 @@ def is_refused(url: str) -> bool:
         httpx.get(f"{url}/livez", trust_env=False)
     except httpx.ConnectError:
         return True
+    except httpx.TransportError:
+        return False  # it was accepted when the server closed its doors
     return False
 
 
