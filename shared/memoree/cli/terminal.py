@@ -74,7 +74,7 @@ def note(text: str) -> Text:
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> RenderableType:
     drawn = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
-        drawn.add_column(column, overflow="fold", no_wrap=column.endswith("_id"))
+        drawn.add_column(column, overflow="fold", no_wrap=column == "id" or column.endswith("_id"))
     for row in rows:
         drawn.add_row(*(plain(value) for value in row))
     return drawn if rows else NOTHING
