@@ -85,7 +85,7 @@ def test_an_expiry_may_be_a_span_from_now(inside: Inside, tokens: Path, span: st
     assert abs(until - datetime.now(UTC) - timedelta(seconds=seconds)) < timedelta(seconds=60)
 
 
-def test_a_token_is_in_one_piece_on_the_narrowest_terminal_and_so_is_its_id_in_a_list(shell: Shell, tokens: Path) -> None:
+def test_tokens_and_ids_are_in_one_piece_on_the_narrowest_terminal(shell: Shell, tokens: Path) -> None:
     def screen(*line: str) -> list[str]:
         status, shown = on_terminal(
             [PROGRAM, "token", *line, "--tokens", tokens], cwd=shell.cwd, environment=shell.environment, columns=40
