@@ -36,7 +36,7 @@ def lines(client: Protocol, position: str) -> list[Json]:
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "application/x-ndjson"
     assert response.text == "" or response.text.endswith("\n")
-    found = [json.loads(line) for line in response.text.splitlines()]
+    found = [json.loads(line) for line in response.text.split("\n")[:-1]]
     assert all(line.keys() == {"key", "value"} for line in found)
     return found
 
@@ -91,6 +91,15 @@ def test_every_line_is_a_key_and_a_value_and_chunks_make_up_their_episodes(a: Pr
     assert sorted(each["content"] for each in stored.values()) == sorted([LONG, "short", ""])
     assert stored[ABSENT] == {name: each for name, each in a.episode(ABSENT).items() if name != "scope"}
     assert {chunk["episode_id"] for chunk in chunks(a, now())} <= stored.keys()
+
+
+def test_whatever_a_text_holds_a_line_is_json_and_tells_it_as_it_is(a: Protocol) -> None:
+    awkward = 'say "cone 6" \\ or\tnot\n\x01 \u2028 \U0001f525'
+    a.ingest(awkward, id=ABSENT, source=f'"{awkward}\\', metadata={"k": awkward}, t_ref="2026-03-02T20:40:00Z")
+    stored = episodes(a, now())[ABSENT]
+    assert stored == {name: each for name, each in a.episode(ABSENT).items() if name != "scope"}
+    [chunk] = chunks(a, now())
+    assert (chunk["text"], chunk["source"], chunk["bt"]) == (awkward, stored["source"], stored["bt"])
 
 
 @pytest.mark.proves("memoryprotocol-29")
