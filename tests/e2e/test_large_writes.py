@@ -23,15 +23,14 @@ def body_of(record: dict[str, Any]) -> bytes:
     return content["data"].encode() if content["type"] == "text" else base64.b64decode(content["data"])
 
 
-def put(client: Client, body: bytes, *, binary: bool) -> dict[str, Any]:
+def note_of(body: bytes, *, binary: bool) -> dict[str, Any]:
     content = (
         {"type": "base64", "data": base64.b64encode(body).decode()}
         if binary
         else {"type": "text", "data": body.decode()}
     )
     media_type = "application/octet-stream" if binary else "text/plain"
-    payload = {"kind": "note", "title": "large", "media_type": media_type, "content": content}
-    return client.post("artifact.put", payload).json()  # type: ignore[no-any-return]
+    return {"kind": "note", "title": "large", "media_type": media_type, "content": content}
 
 
 @pytest.mark.fault_class(6)
@@ -43,8 +42,7 @@ def test_a_body_up_to_the_limit_comes_back_byte_for_byte(
     words = b"".join(b"word %d of the body\n" % number for number in range(size // 10))
     body = random.Random(size).randbytes(size) if binary else words[:size]
     with stack.client(tenant) as client:
-        written = put(client, body, binary=binary)
-        assert written["ok"], written
+        written = client.decided("artifact.put", note_of(body, binary=binary), key="large")
         read = client.ok("artifact.get", {"artifact_id": written["result"]["artifact_id"]})
         assert body_of(read) == body
 
@@ -55,8 +53,7 @@ def test_one_byte_more_is_refused_with_the_limit_and_stores_nothing(
     stack: Deployment, tenant: str, binary: bool
 ) -> None:
     with stack.client(tenant) as client:
-        error = put(client, b"x" * (LIMIT + 1), binary=binary)["error"]
-        assert error["code"] == "CONTENT_TOO_LARGE"
+        error = client.refused("CONTENT_TOO_LARGE", "artifact.put", note_of(b"x" * (LIMIT + 1), binary=binary))
         assert str(LIMIT) in error["message"]
         assert client.last_commit_seq() == 0
     assert bucket.keys(stack, tenant, "") == []
@@ -89,7 +86,8 @@ def test_text_over_16_kib_is_a_blob_and_found_by_its_words(stack: Deployment, te
     with stack.client(tenant) as client:
         for size in (40 * KIB, 300 * KIB):
             word = f"needle{size}"
-            written = put(client, (f"{word} " + "hay " * (size // 4)).encode(), binary=False)["result"]
+            body = (f"{word} " + "hay " * (size // 4)).encode()
+            written = client.decided("artifact.put", note_of(body, binary=False), key=word)["result"]
             hits = client.ok("search", {"query": word})["hits"]
             assert [hit["entity_id"] for hit in hits] == [written["artifact_id"]]
     assert len(bucket.keys(stack, tenant, "blobs/")) == 2

@@ -141,8 +141,11 @@ class Site:
         """What the event source does with an answer: delete all but the failures, which it returns."""
         failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
         assert failed <= {message.message_id for message in messages}
-        self.on_queue(lambda queue: queue.ack([each for each in messages if each.message_id not in failed]), name)
+        self.discard([each for each in messages if each.message_id not in failed], name)
         return [each for each in messages if each.message_id in failed]
+
+    def discard(self, messages: list[Message], name: str = "commands") -> None:
+        self.on_queue(lambda queue: queue.ack(messages), name)
 
     def deliver(
         self, handler: Callable[[Json, Any], Json], seconds: float = 60.0, name: str = "commands"

@@ -81,6 +81,7 @@ def test_a_tenant_that_cannot_be_written_holds_up_no_other_one(site: Site, conta
 
     assert [message.group for message in kept] == [damaged, damaged]
     assert site.head().commit_seq == 1
+    site.discard(kept)
 
 
 @pytest.mark.proves("operations-64")
