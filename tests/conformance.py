@@ -104,6 +104,7 @@ def tables() -> tuple[Table, ...]:
         read_table(assertions / "machine.tsv", "Machine protocol, §9", "machine"),
         read_table(assertions / "retrieval.tsv", "Retrieval, §9", "retrieval"),
         read_table(assertions / "memoryprotocol.tsv", "MemoryProtocol over HTTP, §17", "memoryprotocol"),
+        read_table(assertions / "okf.tsv", "OKF bundles and the memory protocol for agents, §11", "okf"),
         read_table(assertions / "operations.tsv", "Operations", "operations"),
         read_table(assertions / "isolation.tsv", "Isolation and secrets", "isolation"),
         read_table(assertions / "tokens.tsv", "Tokens", "tokens"),

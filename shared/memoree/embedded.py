@@ -214,7 +214,38 @@ class EmbeddedService:
         with self._view() as view, stop.watching(view) if stop is not None else nullcontext(view) as watched:
             return read_reply(call, run_read(watched, call), view.meta.commit_seq)
 
+    def answer_all(self, requests: Sequence[Request]) -> list[Reply]:
+        """As `answer`, a reply for each in their order; writes share group commits, which is what makes many fast."""
+        waiting: list[Reply | _Submission] = []
+        for request in requests:
+            if not isinstance(request.call.operation, Mutation):
+                waiting.append(self.answer(request))
+                continue
+            try:
+                waiting.append(self._submitted(request.call))
+            except Exception as error:
+                waiting.append(refusal(request.call.request_id, _storage_failure(error)))
+        submissions = [each for each in waiting if isinstance(each, _Submission)]
+        with self._line_lock:
+            self._line.extend(submissions)
+        with self._writing:
+            while any(submission.outcome is None for submission in submissions):
+                self._commit_line()
+        return [each if isinstance(each, Reply) else _reply_of(each) for each in waiting]
+
     def _write(self, call: Call[Any]) -> Reply:
+        submission = self._submitted(call)
+        if isinstance(submission, Reply):
+            return submission
+        with self._line_lock:
+            self._line.append(submission)
+        with self._writing:
+            if submission.outcome is None:
+                self._commit_line()
+        return _reply_of(submission)
+
+    def _submitted(self, call: Call[Any]) -> _Submission | Reply:
+        """The write, ready for the line; the reply where it is a repeat that needs no commit."""
         if call.upload_id is not None:
             with self._view() as view:
                 if (replayed := replay_from_snapshot(view, call)) is not None:
@@ -225,16 +256,7 @@ class EmbeddedService:
             self._blobs.put(call.content.data)
         with self._view() as view:
             history = view.meta.history
-        submission = _Submission(new_command(LOCAL_TENANT, call, history=history, clock_now=self._clock))
-        with self._line_lock:
-            self._line.append(submission)
-        with self._writing:
-            if submission.outcome is None:
-                self._commit_line()
-        assert submission.outcome is not None
-        if isinstance(submission.outcome, MemoreeError):
-            raise submission.outcome
-        return write_reply(call, submission.outcome, submission.commit_seq)
+        return _Submission(new_command(LOCAL_TENANT, call, history=history, clock_now=self._clock))
 
     def _commit_line(self) -> None:
         """One group commit of what is waiting; whoever holds the writing lock does it for all of them."""
@@ -574,6 +596,15 @@ class EmbeddedService:
             self._scrubbing.cancel()
             await asyncio.gather(self._scrubbing, return_exceptions=True)
         await asyncio.to_thread(self.close_sync)
+
+
+def _reply_of(submission: _Submission) -> Reply:
+    """Of a write that is decided."""
+    call, outcome = submission.command.call, submission.outcome
+    assert outcome is not None
+    if isinstance(outcome, MemoreeError):
+        return refusal(call.request_id, outcome)
+    return write_reply(call, outcome, submission.commit_seq)
 
 
 def _busy() -> MemoreeError:

@@ -16,7 +16,7 @@ from memoree.assembly import embedded_service
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TYPED = ("guide.md", "retrieval.md")
+TYPED = ("guide.md", "retrieval.md", "agents.md")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", README, flags=re.MULTILINE | re.DOTALL))
 
 

@@ -63,7 +63,7 @@ def _pages(table: str, key: str, *, filters: str, delivered: str) -> Mapping[Hor
 _ARTIFACTS = _pages(
     "artifacts",
     "artifact_id",
-    filters=f"(:kind IS NULL OR e.kind = :kind) AND {_OF_STATUS}",
+    filters=f"(:kind IS NULL OR e.kind = :kind) AND e.kind <> '{artifacts.INBOX_KIND}' AND {_OF_STATUS}",
     delivered="a.row_id = e.row_id",
 )
 _CLAIMS = _pages(

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memoree.citation import ArtifactCitation, Span
-from memoree.cli import terminal
+from memoree.cli import packs, terminal
 from memoree.cli.terminal import document, facts, fields, heading, indented, listed, note, one_piece
 
 Record = Mapping[str, Any]
@@ -376,6 +376,7 @@ def _content(content: Any) -> RenderableType:
 
 
 RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
+    "answer.pack": packs.answer_pack,
     "artifact.put": artifact,
     "artifact.get": artifact,
     "artifact.revise": artifact,

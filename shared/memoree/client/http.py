@@ -56,7 +56,9 @@ def _told(address: str, error: Exception) -> str:
 
 class HttpEndpoint:
     """One server. A token goes to the address it was meant for, and nowhere else: the one redirect that is followed is
-    that to a large answer (docs/deploy-aws.md), and without it."""
+    that to a large answer (docs/deploy-aws.md), and without it. `strong` reads look at head first."""
+
+    strong = False
 
     def __init__(self, host: str, port: int | None, *, tls: bool, path: str = "", token: str | None = None) -> None:
         self._host = host
@@ -119,6 +121,8 @@ class HttpEndpoint:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+        if self.strong:
+            headers["Memoree-Consistency"] = "strong"
         return headers
 
 

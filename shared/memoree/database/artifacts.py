@@ -17,6 +17,12 @@ from memoree.database.connection import one, scalar
 from memoree.database.entry import ERASED, Entry, erased_entry
 from memoree.owner import Owner
 
+INBOX_KIND, MIRROR_KIND, RESERVED_KIND = "okf.inbox", "okf.mirror", "okf.reserved"
+HIDDEN_KINDS = frozenset({INBOX_KIND})
+"""Of artifacts that no ordinary door shows: only the inbox's own operations do (OKF contract SEC-6)."""
+UNINDEXED_KINDS = frozenset({INBOX_KIND, MIRROR_KIND, RESERVED_KIND})
+"""Of artifacts that no ordinary search finds, in any revision."""
+
 _ENTITY = """a.artifact_id, a.kind, a.workspace_id, a.project_id, a.task_id, a.component, a.status, a.forgotten_reason,
     a.head_row, a.revision_count, a.created_at, a.sys_from, a.erasure_row"""
 _REVISION = """r.revision_id, r.revision_number, r.title, r.media_type, r.blob_hash, r.size_bytes, r.provenance,

@@ -46,7 +46,7 @@ _EVIDENCE = """
 _CITABLE = """
     SELECT r.revision_id, a.artifact_id, r.row_id, r.size_bytes, a.erasure_row IS NOT NULL
     FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
-    WHERE r.revision_id IN (SELECT value FROM json_each(?))
+    WHERE r.revision_id IN (SELECT value FROM json_each(?)) AND a.kind <> 'okf.inbox'
 """
 
 _REVISIONS_AT_A_TIME = 500

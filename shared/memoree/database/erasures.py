@@ -44,6 +44,10 @@ _DELIVERIES = """
             AND commit_seq IN (SELECT value FROM json_each(?)))
     ORDER BY entity_id, commit_seq
 """
+_RENAMED = """
+    SELECT commit_seq, payload ->> 'renamed_from' FROM events
+    WHERE entity_type = 'source_item' AND entity_id = ? AND payload ->> 'renamed_from' IS NOT NULL
+"""
 
 
 class Erasure(NamedTuple):
@@ -84,6 +88,11 @@ def commits_telling(db: apsw.Connection, entity_ids: Sequence[str]) -> list[int]
     ids = orjson.dumps(entity_ids).decode()
     told = [int(str(commit)) for (commit,) in db.execute(_TOLD, (ids,))]
     return sorted({*told, *_of_deliveries(db, frozenset(entity_ids), told)})
+
+
+def former_names(db: apsw.Connection, item_id: str) -> list[tuple[str, int]]:
+    """What a source's item was called before, with the commit that renamed it: later ones may mean another item."""
+    return [(str(name), int(str(commit))) for commit, name in db.execute(_RENAMED, (item_id,))]
 
 
 def _of_deliveries(db: apsw.Connection, entity_ids: frozenset[str], told: Sequence[int]) -> Iterator[int]:

@@ -11,7 +11,7 @@ from memoree.database import index, integrity
 from memoree.database.connection import scalar
 from memoree.errors import Code, MemoreeError, shown
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 EMPTY_INTEGRITY = bytes(32)
 MIGRATION_RETRY_SECONDS = 5.0
 

@@ -33,6 +33,10 @@ _ITEMS = """
 
 _FIND = f"SELECT {_SOURCE} FROM sources s WHERE s.source_id = ?"  # noqa: S608 - constant columns
 _ALL = f"SELECT {_SOURCE} FROM sources s ORDER BY s.row_id"  # noqa: S608
+_OF_KIND = f"""
+    SELECT {_SOURCE} FROM sources s
+    WHERE s.workspace_id = ? AND s.project_id = ? AND s.task_id IS NULL AND s.kind = ? ORDER BY s.row_id
+"""  # noqa: S608
 _NAMED = """
     SELECT source_id FROM sources
     WHERE workspace_id = ? AND project_id = ? AND coalesce(task_id, '') = coalesce(?, '') AND name = ?
@@ -109,6 +113,11 @@ def named(db: apsw.Connection, owner: Owner, name: str) -> str | None:
     return found
 
 
+def of_kind(db: apsw.Connection, owner: Owner, kind: str) -> list[Source]:
+    """The project's own sources of a kind, in the order in which they were registered."""
+    return [_source(row) for row in db.execute(_OF_KIND, (owner.workspace_id, owner.project_id, kind))]
+
+
 def find_item(db: apsw.Connection, source: Source, external_id: str) -> Item | None:
     row = one(db, _FIND_ITEM, (source.row_id, external_id))
     return Item(*row) if row else None
@@ -136,6 +145,12 @@ def erase_item(db: apsw.Connection, item: Item, *, at: str, commit_seq: int) -> 
     update_item(db, erased)
     db.execute(_RENAME_ITEM, (erased.row_id, erased.external_id))
     return erased
+
+
+def rename_item(db: apsw.Connection, item: Item, external_id: str) -> Item:
+    """The item under another name, for a system that tells of renames."""
+    db.execute(_RENAME_ITEM, (item.row_id, external_id))
+    return replace(item, external_id=external_id)
 
 
 def insert(db: apsw.Connection, source: Source) -> None:

@@ -38,6 +38,7 @@ from memoree.http.described import Descriptions
 from memoree.http.events import EventsEndpoint
 from memoree.http.gate import Gate
 from memoree.http.health import Readiness, ReadyEndpoint, healthz, livez
+from memoree.http.mcp import MCP_PATH, McpEndpoint
 from memoree.http.memoryprotocol.door import BODY_BYTES_MAX, Door
 from memoree.http.memoryprotocol.episode import EpisodeEndpoint
 from memoree.http.memoryprotocol.forget import ForgetEndpoint
@@ -56,7 +57,7 @@ from memoree.http.settings import HttpSettings
 from memoree.http.uploads import DeclareEndpoint, ReceiveEndpoint
 from memoree.uploads import UPLOADS_PATH
 
-LIMITED_PREFIX = "/v1/"
+LIMITED_PREFIXES = ("/v1/", MCP_PATH)
 EXPOSED_HEADERS = (
     "Accept-Ranges",
     "Content-Range",
@@ -106,6 +107,7 @@ def create_app(source: ServiceSource, settings: HttpSettings) -> Starlette:
         _route("/v1/forget", POST=ForgetEndpoint(door)),
         _route("/v1/snapshot/{lsn}", GET=SnapshotEndpoint(door, draining)),
         _route("/v1/episode/{episode_id}", GET=EpisodeEndpoint(door)),
+        _route(MCP_PATH, POST=McpEndpoint(services, gate, metrics)),
         _route(TOKENS_PATH, GET=ListTokensEndpoint(gate), POST=CreateTokenEndpoint(gate)),
         _route(f"{TOKENS_PATH}/{{id}}", DELETE=RevokeTokenEndpoint(gate)),
         _route(TENANTS_PATH, GET=ListTenantsEndpoint(services, gate), POST=CreateTenantEndpoint(services, gate)),
@@ -200,7 +202,7 @@ class Observer:
                 _log_access(scope, seen, seconds)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, seen: Observation) -> None:
-        if self._in_flight > limits.HTTP_REQUESTS_IN_FLIGHT_MAX and scope["path"].startswith(LIMITED_PREFIX):
+        if self._in_flight > limits.HTTP_REQUESTS_IN_FLIGHT_MAX and scope["path"].startswith(LIMITED_PREFIXES):
             self._metrics.shed.inc()
             error = MemoreeError(Code.TRANSPORT_ERROR, "too many requests are being served; nothing was stored")
             await send_answer(_refused(scope, HttpRefusal(error)), scope, receive, send)

@@ -13,6 +13,7 @@ from pydantic import Field
 from memoree import limits
 from memoree.database import artifacts as rows
 from memoree.database import episodes
+from memoree.database import okf as okf_rows
 from memoree.database.artifacts import Artifact, Revision
 from memoree.database.episodes import Episode
 from memoree.database.index import index_artifact_revision
@@ -87,10 +88,11 @@ class ArtifactForget(WireModel):
     reason: Annotated[Reason, Field(description="why it should no longer be found")]
 
 
-def existing(view: View, artifact_id: str) -> Artifact:
-    """Raises `NOT_FOUND` for an unknown artifact, and of the kind `erased` for one that was erased."""
+def existing(view: View, artifact_id: str, *, hidden: bool = False) -> Artifact:
+    """Raises `NOT_FOUND` for an unknown artifact and, unless `hidden`, for one that no ordinary door shows; of the kind
+    `erased` for one that was erased."""
     artifact = rows.find(view.db, artifact_id)
-    if artifact is None:
+    if artifact is None or (artifact.kind in rows.HIDDEN_KINDS and not hidden):
         not_found("artifact", artifact_id)
     if artifact.erasure_row is not None:
         erased("artifact", artifact_id)
@@ -111,6 +113,7 @@ def _exists_in_write_scope(view: View, call: Call[ArtifactRevise] | Call[Artifac
 )
 def put(tx: Transaction, call: Call[ArtifactPut]) -> Applied:
     wanted = call.input
+    refuse_hidden_kind(wanted.kind)
     draft = Draft(wanted.title, wanted.media_type, staged(call), wanted.provenance, wanted.actor)
     artifact, revision = create(tx, call.owner, wanted.kind, draft)
     return _recorded(tx, call, artifact, revision)
@@ -240,6 +243,12 @@ def refuse_if_forgotten(artifact: Artifact) -> None:
         invalid(f"artifact {shown(artifact.artifact_id)} is forgotten; put a new one instead")
 
 
+def refuse_hidden_kind(kind: str) -> None:
+    """Raises `INVALID_REQUEST`: what ordinary doors do not show, they do not take either."""
+    if kind in rows.HIDDEN_KINDS:
+        invalid(f"kind: {kind} is the kind of inbox entries; `inbox.put` makes them")
+
+
 def staged(call: Call[Any]) -> StagedContent:
     """The content of an operation that carries one."""
     assert call.content is not None, "the content of these operations is staged when they are validated"
@@ -307,6 +316,7 @@ def tombstone(tx: Transaction, artifact: Artifact, reason: str) -> Artifact:
     rows.forget(tx.db, artifact, reason, tx.commit_seq)
     tx.sum.add(rows.forgotten_entry(artifact.artifact_id, reason))
     _end_episode(tx, artifact)
+    okf_rows.delete(tx.db, artifact.row_id)
     return replace(artifact, status="forgotten", forgotten_reason=reason)
 
 
@@ -346,13 +356,14 @@ def _new_revision(tx: Transaction, draft: Draft, *, number: int) -> Revision:
 def _store(tx: Transaction, artifact: Artifact, revision: Revision, content: StagedContent) -> None:
     """Store, index and count a revision whose artifact row is in place."""
     rows.insert_revision(tx.db, artifact, revision, content.data if content.inline else None)
-    index_artifact_revision(
-        tx.db,
-        revision_row=revision.row_id,
-        title=revision.title,
-        text=_searchable_text(tx, content, revision.media_type),
-        stored_inline=content.inline,
-    )
+    if artifact.kind not in rows.UNINDEXED_KINDS:
+        index_artifact_revision(
+            tx.db,
+            revision_row=revision.row_id,
+            title=revision.title,
+            text=_searchable_text(tx, content, revision.media_type),
+            stored_inline=content.inline,
+        )
     tx.sum.add(rows.revision_entry(artifact, revision))
 
 
@@ -374,5 +385,8 @@ def _recorded(
 def _searchable_text(tx: Transaction, content: StagedContent, media_type: str) -> str | None:
     if not is_indexed(media_type, content.size):
         return None
-    data = content.data if content.data is not None else tx.blobs.read(content.digest, content.size)
-    return indexable_text(media_type, data)
+    return indexable_text(media_type, content_bytes(tx, content))
+
+
+def content_bytes(tx: Transaction, content: StagedContent) -> bytes:
+    return content.data if content.data is not None else tx.blobs.read(content.digest, content.size)

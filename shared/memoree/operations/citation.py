@@ -134,7 +134,7 @@ def _parsed(text: str) -> ArtifactCitation:
 def _cited_revision(view: View, citation: ArtifactCitation) -> Revision:
     ids = {"artifact_id": citation.artifact_id, "revision_id": citation.revision_id}
     artifact = rows.find(view.db, citation.artifact_id)
-    if artifact is None:
+    if artifact is None or artifact.kind in rows.HIDDEN_KINDS:
         _refuse("unknown_artifact", f"artifact {shown(citation.artifact_id)} does not exist", **ids)
     revision = rows.find_revision(view.db, artifact, citation.revision_id)
     if revision is None:

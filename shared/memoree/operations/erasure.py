@@ -25,6 +25,7 @@ from memoree.database import (
     feedback,
     idempotency,
     index,
+    okf,
     projections,
     relations,
     sources,
@@ -172,6 +173,8 @@ class _Work:
     words: set[str] = field(default_factory=set)
     items: dict[str, str] = field(default_factory=dict)
     """New names of source items, by the old ones."""
+    former_items: list[tuple[str, int, str]] = field(default_factory=list)
+    """The same of names that items had until a commit."""
 
     def find_commits(self) -> None:
         """Of the entities, and of the projections and items that exist because of them: one look through the log."""
@@ -199,8 +202,10 @@ class _Work:
         for projection in projections.every_of_artifact(db, artifact):
             self._erase_projection(projection)
         for revision in before:
-            self.erased.chunks += index.chunk_count(db, revision.row_id)
-            self.words |= index.unindex_artifact_revision(db, revision_row=revision.row_id)
+            if (chunks := index.chunk_count(db, revision.row_id)) > 0:
+                self.erased.chunks += chunks
+                self.words |= index.unindex_artifact_revision(db, revision_row=revision.row_id)
+        okf.delete(db, artifact.row_id)
         for source_id, item in self._items(artifact):
             self._erase_item(source_id, item)
         for episode in episodes.remove(db, artifact.row_id):
@@ -257,7 +262,9 @@ class _Work:
         after = sources.erase_item(tx.db, item, at=tx.now, commit_seq=tx.commit_seq)
         tx.sum.replace(sources.item_entry(source, item), sources.item_entry(source, after))
         update_source(tx, source)
-        self.items[f"{source_id}:{item.external_id}"] = f"{source_id}:{after.external_id}"
+        item_id, erased_id = f"{source_id}:{item.external_id}", f"{source_id}:{after.external_id}"
+        self.items[item_id] = erased_id
+        self.former_items += [(name, until, erased_id) for name, until in erasures.former_names(tx.db, item_id)]
         self.erased.source_items += 1
 
     def erase_relations(self) -> None:
@@ -289,12 +296,32 @@ class _Work:
         self.erased.events = len(self.commits)
 
     def _emptied(self, event: events.Event) -> events.Event:
+        if event.entity_type == "relation":
+            return event._replace(actor=None, payload=self._emptied_edge(event))
         if event.entity_type != "source_item":
             return event._replace(actor=None)
         payload = orjson.loads(event.payload)
         return event._replace(
-            entity_id=self.items.get(event.entity_id, event.entity_id),
+            entity_id=self._erased_item(event.entity_id, event.commit_seq),
             revision_id=ERASED,
             actor=None,
             payload=orjson.dumps({name: payload[name] for name in ("status", "also") if name in payload}).decode(),
         )
+
+    def _emptied_edge(self, event: events.Event) -> str:
+        """An edge's two ends, without what else was said. Where its commit delivered an item too, that has its new
+        name."""
+        payload = orjson.loads(event.payload)
+        kept = {name: payload[name] for name in relations.Edge._fields}
+        if "also" in payload:
+            kept["also"] = [
+                [kind, self._erased_item(entity_id, event.commit_seq) if kind == "source_item" else entity_id, *rest]
+                for kind, entity_id, *rest in payload["also"]
+            ]
+        return orjson.dumps(kept).decode()
+
+    def _erased_item(self, item_id: str, commit_seq: int) -> str:
+        for name, until, erased_id in self.former_items:
+            if item_id == name and commit_seq < until:
+                return erased_id
+        return self.items.get(item_id, item_id)

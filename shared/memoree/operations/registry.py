@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from memoree.operations.view import Applied, Transaction, View
 
 INTERNAL = 0
-"""The position of operations that stand in no catalogue."""
+"""The position of operations that no door takes."""
+EXTENSION = -1
+"""The position of operations that every door takes, and that are none of the machine protocol's."""
 Scope = Literal["recall", "ingest", "forget", "inbox", "admin"]
 
 
@@ -59,6 +61,10 @@ class Operation:
     def internal(self) -> bool:
         """Whether only this program's own jobs may ask for it: no door takes it and no catalogue tells it."""
         return self.position == INTERNAL
+
+    @property
+    def is_extension(self) -> bool:
+        return self.position == EXTENSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +168,18 @@ def operation(name: str) -> Operation | None:
 
 @cache
 def catalogue() -> Mapping[str, Operation]:
-    """Every operation that a caller may ask for by name, in the order of the contract's catalogue."""
+    """Every operation of the machine protocol, in the order of its catalogue."""
     for module in _modules():
         importlib.import_module(f"{memoree.operations.__name__}.{module}")
-    offered = (item for item in _declared.items() if not item[1].internal)
+    offered = (item for item in _declared.items() if item[1].position > INTERNAL)
     return dict(sorted(offered, key=lambda item: item[1].position))
+
+
+@cache
+def extensions() -> Mapping[str, Operation]:
+    """Every other operation that a caller may ask for by name."""
+    catalogue()
+    return {name: declared for name, declared in sorted(_declared.items()) if declared.is_extension}
 
 
 @cache

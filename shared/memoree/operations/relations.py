@@ -259,7 +259,7 @@ def _canonical(metadata: dict[str, Any]) -> bytes:
 def _owner(view: View, entity_type: EntityType, entity_id: str) -> Owner:
     find = artifacts.find if entity_type == "artifact" else claims.find
     entity = find(view.db, entity_id)
-    if entity is None:
+    if entity is None or (isinstance(entity, artifacts.Artifact) and entity.kind in artifacts.HIDDEN_KINDS):
         not_found(entity_type, entity_id)
     if entity.erasure_row is not None:
         erased(entity_type, entity_id)

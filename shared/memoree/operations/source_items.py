@@ -7,7 +7,7 @@ a revision of that artifact, and withdrawing it forgets the artifact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 import orjson
@@ -22,7 +22,18 @@ from memoree.database.events import Change
 from memoree.database.sources import Item, ItemState, Source
 from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, invalid, not_found, shown
-from memoree.operations.artifacts import Draft, add_revision, create, existing_revision, staged, tombstone
+from memoree.okf.node import Node
+from memoree.operations import okf_nodes
+from memoree.operations.artifacts import (
+    Draft,
+    add_revision,
+    content_bytes,
+    create,
+    existing_revision,
+    refuse_hidden_kind,
+    staged,
+    tombstone,
+)
 from memoree.operations.artifacts import existing as existing_artifact
 from memoree.operations.call import Call
 from memoree.operations.content import ArtifactContent, ContentInput
@@ -195,15 +206,19 @@ def _may_be_withdrawn(view: View, call: Call[SourceWithdraw]) -> None:
 )
 def ingest(tx: Transaction, call: Call[SourceIngest]) -> Applied:
     wanted = call.input
+    refuse_hidden_kind(wanted.kind)
     source = existing(tx, wanted.source_id)
     item = rows.find_item(tx.db, source, wanted.external_id)
+    arriving = _Arriving.of(tx, call, source)
     if item is None or item.state == "withdrawn":
-        return _as_new_artifact(tx, call, source, item)
+        return _as_new_artifact(tx, call, arriving, item)
     artifact = existing_artifact(tx, item.artifact_id)
     _refuse_if_forgotten_directly(source, item, artifact)
     if item.external_revision == wanted.external_revision:
-        return _as_before(tx, call, source, item, artifact)
-    return _as_revision(tx, call, source, item, artifact)
+        return _as_before(tx, call, arriving, item, artifact)
+    if arriving.node is not None and arriving.kind != artifact.kind:
+        return _as_new_artifact(tx, call, arriving, item, replaced=artifact)
+    return _as_revision(tx, call, arriving, item, artifact)
 
 
 @mutation(
@@ -243,23 +258,63 @@ def withdraw(tx: Transaction, call: Call[SourceWithdraw]) -> Applied:
     return Applied(Withdrawal.of(seen, withdrawn, artifact, head), commit_seq)
 
 
-def _as_new_artifact(tx: Transaction, call: Call[SourceIngest], source: Source, withdrawn: Item | None) -> Applied:
-    """A new artifact, also for an item that comes back: what was withdrawn stays forgotten."""
-    artifact, revision = create(tx, call.owner, call.input.kind, _draft(tx, call))
-    item = _item_of(tx, call, artifact, revision, row_id=tx.commit_seq if withdrawn is None else withdrawn.row_id)
-    if withdrawn is None:
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """What is delivered. A bundle says itself what its nodes are: their kinds and titles stand in their files."""
+
+    source: Source
+    kind: str
+    draft: Draft
+    payload_digest: bytes
+    node: Node | None = None
+
+    @classmethod
+    def of(cls, tx: Transaction, call: Call[SourceIngest], source: Source) -> _Arriving:
+        """Raises what `okf_nodes.parsed` raises for a file of a bundle."""
+        wanted, content = call.input, staged(call)
+        if source.kind != okf_nodes.BUNDLE_KIND:
+            return cls(source, wanted.kind, _draft(tx, call), wanted.payload_digest(content.digest))
+        data = content_bytes(tx, content)
+        node = okf_nodes.parsed(wanted.external_id, data)
+        if wanted.external_revision != okf_nodes.external_revision(data):
+            invalid("external_revision: the revision of a file of a bundle is the SHA-256 of its bytes, in hex")
+        draft = replace(_draft(tx, call), title=okf_nodes.title_of(node), media_type=okf_nodes.MEDIA_TYPE)
+        return cls(source, okf_nodes.kind_of(node), draft, content.digest, node)
+
+
+def _as_new_artifact(
+    tx: Transaction,
+    call: Call[SourceIngest],
+    arriving: _Arriving,
+    before: Item | None,
+    replaced: Artifact | None = None,
+) -> Applied:
+    """A new artifact, also for an item that comes back: what was withdrawn stays forgotten. So does one that is
+    `replaced` since its file is of another kind now."""
+    source = arriving.source
+    also = []
+    if replaced is not None:
+        forgotten = tombstone(tx, replaced, f"its file became {arriving.kind}")
+        also.append(Change("artifact", forgotten.artifact_id, None, forgotten.status))
+    artifact, revision = create(tx, call.owner, arriving.kind, arriving.draft)
+    row_id = tx.commit_seq if before is None else before.row_id
+    item = _item_of(tx, call, arriving, artifact, revision, row_id=row_id)
+    if before is None:
         rows.insert_item(tx.db, source, item)
         tx.sum.add(rows.item_entry(source, item))
     else:
-        _update_item(tx, source, withdrawn, item)
-    return _acknowledged(tx, call, source, item, artifact, revision, created=True)
+        _update_item(tx, source, before, item)
+    return _acknowledged(tx, call, arriving, item, artifact, revision, created=True, also=also)
 
 
-def _as_before(tx: Transaction, call: Call[SourceIngest], source: Source, item: Item, artifact: Artifact) -> Applied:
+def _as_before(
+    tx: Transaction, call: Call[SourceIngest], arriving: _Arriving, item: Item, artifact: Artifact
+) -> Applied:
     """Nothing is touched, not even the cursor. Raises `REVISION_CONFLICT` when the external revision stood for
     something else."""
+    source = arriving.source
     revision = existing_revision(tx, artifact, item.artifact_revision_id)
-    if call.input.payload_digest(staged(call).digest) != item.payload_digest:
+    if arriving.payload_digest != item.payload_digest:
         told = ", ".join(_differences(call, artifact, revision)) or "provenance"  # a member that was not stored
         raise MemoreeError(
             Code.REVISION_CONFLICT,
@@ -287,27 +342,33 @@ def _differences(call: Call[SourceIngest], artifact: Artifact, revision: Revisio
             yield name
 
 
-def _as_revision(tx: Transaction, call: Call[SourceIngest], source: Source, item: Item, artifact: Artifact) -> Applied:
+def _as_revision(
+    tx: Transaction, call: Call[SourceIngest], arriving: _Arriving, item: Item, artifact: Artifact
+) -> Applied:
     """A new revision of the item's artifact, on top of whatever revision is current."""
-    if call.input.kind != artifact.kind:
+    if arriving.kind != artifact.kind:
         invalid(f"kind: item {shown(item.external_id)} is of kind {shown(artifact.kind)} for as long as it is live")
-    revision = add_revision(tx, artifact, artifacts.head_revision(tx.db, artifact), _draft(tx, call))
-    revised = _item_of(tx, call, artifact, revision, row_id=item.row_id)
-    _update_item(tx, source, item, revised)
-    return _acknowledged(tx, call, source, revised, artifact, revision, created=False)
+    revision = add_revision(tx, artifact, artifacts.head_revision(tx.db, artifact), arriving.draft)
+    revised = _item_of(tx, call, arriving, artifact, revision, row_id=item.row_id)
+    _update_item(tx, arriving.source, item, revised)
+    return _acknowledged(tx, call, arriving, revised, artifact, revision, created=False)
 
 
 def _acknowledged(
     tx: Transaction,
     call: Call[SourceIngest],
-    source: Source,
+    arriving: _Arriving,
     item: Item,
     artifact: Artifact,
     revision: Revision,
     *,
     created: bool,
+    also: Sequence[Change] = (),
 ) -> Applied:
     """A delivery that changed the store says that its source is well, and consumes the commit number."""
+    source = arriving.source
+    if arriving.node is not None:
+        okf_nodes.index(tx, source, arriving.node, artifact, revision)
     seen = update(
         tx,
         source,
@@ -317,7 +378,7 @@ def _acknowledged(
         last_observed_at=item.observed_at,
     )
     change = Change("artifact", artifact.artifact_id, revision.revision_id, artifact.status)
-    commit_seq = _recorded(tx, call, seen, item, [change])
+    commit_seq = _recorded(tx, call, seen, item, [*also, change])
     return Applied(Delivery.of(seen, item, artifact, revision), commit_seq, created=created)
 
 
@@ -341,12 +402,20 @@ def _draft(tx: Transaction, call: Call[SourceIngest]) -> Draft:
     )
 
 
-def _item_of(tx: Transaction, call: Call[SourceIngest], artifact: Artifact, revision: Revision, *, row_id: int) -> Item:
+def _item_of(
+    tx: Transaction,
+    call: Call[SourceIngest],
+    arriving: _Arriving,
+    artifact: Artifact,
+    revision: Revision,
+    *,
+    row_id: int,
+) -> Item:
     wanted = call.input
     return Item(
         external_id=wanted.external_id,
         external_revision=wanted.external_revision,
-        payload_digest=wanted.payload_digest(staged(call).digest),
+        payload_digest=arriving.payload_digest,
         artifact_id=artifact.artifact_id,
         artifact_row=artifact.row_id,
         artifact_revision_id=revision.revision_id,

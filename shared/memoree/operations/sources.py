@@ -14,6 +14,7 @@ from memoree.database import sources as rows
 from memoree.database.sources import Health, Source
 from memoree.envelope import WireModel
 from memoree.errors import invalid, not_found, shown
+from memoree.operations import okf_nodes
 from memoree.operations.call import Call
 from memoree.operations.context import require_write_scope
 from memoree.operations.registry import mutation, read
@@ -118,6 +119,8 @@ def _exists_in_write_scope(view: View, call: Call[SourceCheckpoint]) -> None:
 @mutation("source.register", position=18, input=SourceRegister, result=SourceAcknowledgement)
 def register(tx: Transaction, call: Call[SourceRegister]) -> Applied:
     wanted = call.input
+    if wanted.kind == okf_nodes.BUNDLE_KIND:
+        okf_nodes.refuse_second_bundle(tx, call.owner)
     if (holder := rows.named(tx.db, call.owner, wanted.name)) is not None:
         invalid(
             f"name: source {holder} of this workspace, project and task is already called {shown(wanted.name)}; "

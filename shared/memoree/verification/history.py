@@ -84,7 +84,14 @@ def _made(entity: str, table: str, entity_id: str) -> tuple[Rule, ...]:
             SELECT {entity_id}, t.row_id FROM {table} t
             WHERE NOT EXISTS (
                 SELECT 1 FROM events v
-                WHERE v.commit_seq = t.row_id AND v.entity_type = '{entity}' AND v.entity_id = {entity_id})
+                WHERE v.commit_seq = t.row_id AND (
+                    (v.entity_type = '{entity}' AND v.entity_id = {entity_id})
+                    OR EXISTS (
+                        SELECT 1 FROM json_each(v.payload, '$.also') also
+                        WHERE (also.value ->> 0, also.value ->> 1) = ('{entity}', {entity_id}))))
+                AND NOT EXISTS (
+                    SELECT 1 FROM events v WHERE v.entity_type = '{entity}' AND v.entity_id = {entity_id}
+                        AND v.payload ->> 'renamed_from' IS NOT NULL)
             """,  # noqa: S608
         ),
         Rule(
@@ -93,6 +100,9 @@ def _made(entity: str, table: str, entity_id: str) -> tuple[Rule, ...]:
             f"""
             SELECT entity_id, commit_seq FROM events
             WHERE entity_type = '{entity}' AND entity_id NOT IN (SELECT {entity_id} FROM {table} t)
+                AND entity_id NOT IN (
+                    SELECT payload ->> 'renamed_from' FROM events
+                    WHERE entity_type = '{entity}' AND payload ->> 'renamed_from' IS NOT NULL)
             """,  # noqa: S608
         ),
     )

@@ -82,7 +82,8 @@ CHUNK_RULES = (
         "the artifact revision has no chunks",
         """
         SELECT r.revision_id FROM artifact_revisions r JOIN artifacts a ON a.row_id = r.artifact_row
-        WHERE a.erasure_row IS NULL AND NOT EXISTS (SELECT 1 FROM artifact_chunks c WHERE c.revision_row = r.row_id)
+        WHERE a.erasure_row IS NULL AND a.kind NOT IN ('okf.inbox', 'okf.mirror', 'okf.reserved')
+            AND NOT EXISTS (SELECT 1 FROM artifact_chunks c WHERE c.revision_row = r.row_id)
         """,
     ),
     Rule(

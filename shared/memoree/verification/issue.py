@@ -21,6 +21,7 @@ DatabaseKind = Literal[
     "claim_status",
     "source_item",
     "episode",
+    "node",
     "projection",
     "derivation",
     "events",

@@ -15,6 +15,7 @@ from memoree.database.connection import one, scalar
 from memoree.objects.audit import BlobAudit, BlobRef
 from memoree.verification import (
     bodies,
+    bundles,
     contradictions,
     counters,
     derivations,
@@ -116,6 +117,7 @@ _CHECKS: Mapping[str, Callable[[apsw.Connection], Iterator[Issue]]] = {
     "contradictions": contradictions.issues,
     "sources": sources.issues,
     "episodes": episodes.issues,
+    "bundles": bundles.issues,
     "history": history.issues,
     "outcomes": outcomes.issues,
     "erasures": erasures.issues,

@@ -1,0 +1,26 @@
+"""The lines of a node that a hit is shown with (OKF contract §2.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memoree.okf import terms
+
+SNIPPET_CHARS_MAX = 600
+_LINES_WITHOUT_QUERY = 3
+
+
+def snippet(body: str, query: Sequence[str], *, chars_max: int | None = SNIPPET_CHARS_MAX) -> str:
+    """The line that has most of the query's tokens, with its neighbours; the first lines where there are no tokens."""
+    lines = body.split("\n")
+    if not query:
+        found = "\n".join(lines[:_LINES_WITHOUT_QUERY])
+    else:
+        best = max(range(len(lines)), key=lambda at: (_weight(lines[at].lower(), query), -at))
+        found = "\n".join(lines[max(best - 1, 0) : best + 2])
+    return found.strip()[:chars_max]
+
+
+def _weight(line: str, query: Sequence[str]) -> int:
+    stems = {terms.stem(word) for word in terms.words(line)}
+    return sum(terms.units(token) + 2 for token in query if token in line or token in stems)
