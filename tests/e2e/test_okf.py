@@ -17,7 +17,8 @@ def written(root: Path, count: int) -> dict[str, bytes]:
     large = "word " * 20_000
     files = {
         f"concepts/n{at}.md": (
-            f"---\ntype: Concept\ntitle: Node {at}\nsupersedes: /concepts/n{at - 1}.md\n---\n\nword{at} {large * (at == 7)}\n"
+            f"---\ntype: Concept\ntitle: Node {at}\nsupersedes: /concepts/n{at - 1}.md\n---\n\n"
+            f"word{at} {large * (at == 7)}\n"
         ).encode()
         for at in range(count)
     }

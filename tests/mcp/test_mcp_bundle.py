@@ -14,7 +14,14 @@ from mcp_support import Json, Model, Shell, local_model
 
 from okf.golden import BUNDLE
 
-SECRETS = ("marker", "vault")
+WRITES = {
+    "memory_remember",
+    "memory_forget",
+    "claim_retract",
+    "memory_write_inbox",
+    "memory_ledger_append",
+    "memory_fleet_assign",
+}
 
 
 @dataclass(frozen=True)
@@ -118,14 +125,12 @@ def test_nothing_secret_is_told_whatever_is_asked(own_site: Site) -> None:
         *(f"/{each}.md" for each in secret_ids),
         *(each.split("/")[-1] for each in secret_ids),
     ]
+    model_tools = sorted(site.model.tools())
     for topic in secret_ids:
         site.model.ok("memory_ledger_append", topic=topic, phase="fail", action="tried it")
 
     def answer() -> tuple[Json, str]:
-        tool = chance.choice(
-            ["memory_search", "memory_get", "memory_list", "memory_ledger_status", "memory_handoff", "memory_retrieve"]
-            + ["memory_answer_pack", "context_build", "memory_browse", "memory_health"]
-        )
+        tool = chance.choice([tool for tool in model_tools if tool not in WRITES])
         word = chance.choice(asked)
         arguments: Json = {
             "memory_search": {"query": word, "k": 100, "expand": True, "include_superseded": True},
@@ -166,7 +171,7 @@ def test_the_inbox_is_out_of_reach(own_site: Site) -> None:
 def test_mirrors_are_found_and_read(site: Site) -> None:
     (path,) = list((site.files / "mirror").rglob("*.md"))[:1]
     node_id = path.relative_to(site.files).with_suffix("").as_posix()
-    word = sorted(hidden(site.files, "mirror"), key=len)[-1].strip(".,")
+    word = path.read_text().split()[-1].strip(".")
     assert node_id in ids(site.model.ok("memory_search", query=word, k=20))
     assert site.model.ok("memory_get", id=node_id)["visibility"] == "mirror"
 
@@ -243,7 +248,9 @@ def test_every_argument_of_an_event_is_kept(own_site: Site) -> None:
     (topic,) = [
         each for each in own_site.model.ok("memory_ledger_status")["topics"] if each["topic"] == "concepts/echo"
     ]
-    assert topic["last"].items() >= {"action": "baked", "artifact": "loaf/1", "ref": "batch-1"}.items()
+    assert (topic["count"], topic["open"]) == (1, False)
+    events = own_site.shell.call("ledger.read", {"topic": "concepts/echo"})["events"]
+    assert events[0].items() >= {"action": "baked", "artifact": "loaf/1", "ref": "batch-1"}.items()
 
 
 @pytest.mark.fault_class(12)

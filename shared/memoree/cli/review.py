@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TextIO
+
 import click
 
 from memoree.cli.parsing import Group, key_option
@@ -24,10 +26,10 @@ def report(stale_days: int | None) -> int:
 @click.argument("plan", metavar="FILE", type=click.File("r", encoding="utf-8"))
 @click.option("--approved-by", metavar="NAME", help="Who decided it.  [env: MEMOREE_ACTOR]")
 @key_option
-def apply(plan: click.utils.LazyFile, approved_by: str | None, idempotency_key: str | None) -> int:
+def apply(plan: TextIO, approved_by: str | None, idempotency_key: str | None) -> int:
     """Do what FILE says, or standard input for -: lines of `id action [target]`.
 
-    Actions are keep, archive, forget and merge. All lines are judged before the first is done, and all are done or none.
+    Actions are keep, archive, forget and merge. All lines are judged before the first is done; all are done or none.
     """
     approver = approved_by if approved_by is not None else actor()
     if approver is None:
