@@ -16,6 +16,7 @@ from .ratios import (
     hostile,
     ingest,
     memory,
+    okf,
     quality,
     recall,
     recall_episodes,
@@ -59,6 +60,9 @@ RATIOS: tuple[Ratio, ...] = (
     recall_episodes.RATIO,
     snapshot.RATIO,
     admission.RATIO,
+    okf.IMPORT,
+    okf.AGAIN,
+    okf.SEARCH,
     *quality.OWN_CORPUS,
     quality.CRANFIELD,
 )

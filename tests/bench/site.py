@@ -67,6 +67,7 @@ class Plan:
     ingested: int = 10_000
     episodes: int = 2_000
     snapshot_rows: int = 200_000
+    okf_nodes: int = 10_000
 
     @property
     def samples_per_round(self) -> int:
@@ -96,6 +97,7 @@ QUICK_PLAN = Plan(
     ingested=200,
     episodes=50,
     snapshot_rows=1_000,
+    okf_nodes=200,
 )
 """Enough to prove that everything runs; its numbers mean little."""
 

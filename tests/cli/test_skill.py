@@ -411,3 +411,25 @@ def test_the_text_names_only_tools_that_the_server_has() -> None:
 
 def test_the_text_names_no_vendor() -> None:
     assert not re.search(r"claude|codex|cursor|gemini|copilot|openai|anthropic|gpt", clients.text(), re.IGNORECASE)
+
+
+# --- the pages --------------------------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_names_the_files_of_every_client() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    for client in CLIENTS:
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{client}` |"))
+        assert set(re.findall(r"`([^`]+)`", row)) == {client, *WRITTEN[client]}
+    (by_hand,) = re.findall(r"```json\n(.*?)```", page, flags=re.DOTALL)
+    assert json.loads(by_hand) == {"mcpServers": {"memoree": ENTRY}}
+
+
+def test_the_index_for_models_leads_somewhere() -> None:
+    text = (ROOT / "llms.txt").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert text.startswith("# Memoree\n\n> ")
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).is_file()] == []

@@ -12,6 +12,7 @@ from memoree.errors import MemoreeError
 from memoree.okf.answer_rules import check
 from memoree.okf.answer_trace import ToolCall, Trace
 from memoree.okf.answering import TOKEN_BUDGET_MAX, TOKEN_BUDGET_MIN
+from memoree.operations.answer_pack import Pack
 
 from .answer_support import AS_OF, BUNDLE, QUESTION, Json, Memory
 from .stored import Store, opened
@@ -43,6 +44,13 @@ def test_the_store_gives_the_pack_that_the_files_give(store: Store, memory: Memo
     pack = store.ask("answer.pack", question=question, token_budget=budget, as_of=AS_OF)
     assert pack == memory.pack(question, token_budget=budget)
     assert cost(pack) <= budget
+
+
+@pytest.mark.parametrize("question", [QUESTION, "pyrometer", "courier", "wash spraygun", "marzipan"])
+@pytest.mark.parametrize("budget", [TOKEN_BUDGET_MIN, 6000])
+def test_a_pack_is_what_its_schema_says_and_holds_nothing_else(store: Store, question: str, budget: int) -> None:
+    pack = store.ask("answer.pack", question=question, token_budget=budget)
+    assert Pack.model_validate(pack, strict=True).model_dump(exclude_unset=True) == pack
 
 
 @pytest.mark.proves("okf-111")

@@ -287,6 +287,28 @@ def test_a_link_of_a_hit_counts_only_once_the_hit_was_read(memory: Memory) -> No
     assert fault(trace, "AP-5") == "'entities/clay-lab' was read, and no hit leads to it"
 
 
+def test_a_hit_that_could_not_be_read_leads_nowhere(memory: Memory) -> None:
+    gone = ToolCall("memory_get", {"id": "entities/nora-finch"}, {"found": False, "id": "entities/nora-finch"})
+    trace = Trace(QUESTION, [memory.search(QUESTION), gone, memory.get("entities/clay-lab")], ANSWER, memory.nodes)
+    assert fault(trace, "AP-5") == "'entities/clay-lab' was read, and no hit leads to it"
+    assert trace.read_ids == ["entities/clay-lab"]
+
+
+def test_a_path_is_told_to_be_missing_or_unread(memory: Memory) -> None:
+    invented = answering(example(memory), ANSWER.replace("ash-glaze.md", "ash-glazes.md"))
+    assert fault(invented, "AP-8") == "'/concepts/ash-glazes.md' is cited and does not exist"
+    unread = answering(example(memory), ANSWER.replace("concepts/ash-glaze.md", "concepts/grinding.md"))
+    assert fault(unread, "AP-8") == "'/concepts/grinding.md' is cited and was not read"
+
+
+def test_a_call_in_the_words_of_the_question_is_not_caused_by_a_node_that_has_them_too(memory: Memory) -> None:
+    again = memory.search("upload pot list dropbox")
+    for question, is_kept in (("Who may upload a pot list to dropbox?", True), (COURIER, False)):
+        calls = [memory.search("courier"), memory.get("concepts/courier-note"), again]
+        verdicts = check(Trace(question, calls, TUESDAYS, memory.nodes))
+        assert verdicts[17].is_kept is is_kept
+
+
 def test_the_status_of_a_task_is_the_one_change_of_canon_that_is_no_fault(memory: Memory) -> None:
     change = ToolCall("task.set_status", {"id": "projects/task-bricks", "status": "done"}, {"ok": True})
     trace = dataclasses.replace(calling(example(memory), change), changed_paths=("projects/task-bricks.md",))

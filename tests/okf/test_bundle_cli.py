@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -371,6 +373,30 @@ def test_expansion_adds_rows_and_leaves_the_others_as_they_are(okf: Okf) -> None
     okf(*line, "--expand-hops", "far").refused("--expand-hops")
     rows = okf(*line, "--expand", "--json").envelope("recall")["expanded"]
     assert list(rows[0]) == ["id", "type", "title", "kind", "hop", "expandedFrom", "snippet"]
+
+
+@pytest.mark.proves("okf-50")
+def test_tiers_are_searched_when_they_are_asked_for_and_sources_left_out(okf: Okf, small: Path) -> None:
+    write(small, {"mirror/engine/m.md": node("Quokka mirrored.", visibility="mirror", source="engine")})
+    line = ("recall", "quokka", "--root", small, "--mode", "bm25", "--json")
+
+    def found(*flags: str) -> set[str]:
+        return {each["id"] for each in okf(*line, *flags).envelope("recall")["results"]}
+
+    assert found() == {"concepts/new"}
+    assert found("--include-secret") == {"concepts/new", "secret/s"}
+    assert found("--include-inbox") == {"concepts/new", "inbox/agent"}
+    assert found("--include-mirror") == {"concepts/new", "mirror/engine/m"}
+    assert found("--include-mirror", "--exclude-source", "engine") == {"concepts/new"}
+
+
+def test_help_loads_no_database_and_what_is_left_out_is_noted(okf: Okf, small: Path) -> None:
+    code = "import sys; from memoree.cli.commands import run; from memoree.cli.invocation import Invocation; "
+    code += "run(['okf', 'recall', '--help'], Invocation()); print({'apsw', 'yaml', 'rich'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "set()"
+    (small / "again").symlink_to(small, target_is_directory=True)
+    assert okf("validate", small).stderr == "note: again is left out: it is a link to a folder\n"
 
 
 def test_an_instant_that_is_none_is_refused(okf: Okf, small: Path) -> None:

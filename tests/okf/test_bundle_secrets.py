@@ -41,6 +41,8 @@ SECRET_FILES: dict[str, str | bytes] = {
     "second document": "---\ntype: Concept\n...\nvisibility: secret\n---\nQuokka.\n",
     "unreadable line": "---\ntype: Concept\n] visibility secret [\n---\nQuokka.\n",
     "folded": "---\ntype: Concept\nvisibility: >-\n  secret\n---\nQuokka.\n",
+    "key in capitals": "---\ntype: Concept\nVisibility: secret\n---\nQuokka.\n",
+    "both cases": "---\ntype: Concept\nVISIBILITY: secret\nvisibility: public\n---\nQuokka.\n",
     "zero width": node("Quokka.", visibility="sec\u200bret"),
 }
 SECRET_PATHS = [

@@ -27,6 +27,7 @@ COMMANDS = {
     "connect": "memoree.cli.connect:connect",
     "ingest": "memoree.cli.ingest:ingest",
     "okf": "memoree.cli.okf:okf",
+    "inbox": "memoree.cli.inbox:inbox",
     "ledger": "memoree.cli.ledger:ledger",
     "task": "memoree.cli.task:task",
     "review": "memoree.cli.review:review",

@@ -20,6 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 TENANT_DEFAULT = "local"
 INTERVAL_DEFAULT = 5.0
+BUNDLE_ITEM_KIND = "okf.node"
+"""Of what is delivered of a bundle; the store finds the kind in the file."""
 EVENTS_WAIT_SECONDS = 20
 KEY_VARIABLES = ("MEMOREE_CONNECT_ACCESS_KEY_ID", "MEMOREE_CONNECT_SECRET_ACCESS_KEY")
 
@@ -94,6 +96,23 @@ def directory(path: Path, include: tuple[str, ...], exclude: tuple[str, ...], al
 
     connector = DirectoryConnector(path, _wanted(include, exclude), allow_empty=allow_empty)
     return _run(lambda _: connector, options)
+
+
+@connect.command()
+@click.argument("path", metavar="PATH", type=_path)
+@_source_options
+@click.option("--include-mirror", is_flag=True, help="Also copies of engines' own memories.")
+@click.option("--allow-empty", is_flag=True, help="Withdraw everything when there is nothing any more.")
+def okf(path: Path, include_mirror: bool, allow_empty: bool, **options: Any) -> int:
+    """Deliver a bundle of OKF files.
+
+    One item per node, under its path. Secrets and the inbox are left out. A project has one bundle, and what is
+    delivered takes the place of what was edited in the store: `memoree okf store import` asks first.
+    """
+    from memoree.connectors.okf import OkfConnector
+
+    connector = OkfConnector(path, include_mirror=include_mirror, allow_empty=allow_empty)
+    return _run(lambda _: connector, {**options, "kind": BUNDLE_ITEM_KIND})
 
 
 @connect.command()

@@ -22,6 +22,7 @@ COMMANDS = {
     "import": "memoree.cli.okf_transfer:import_",
     "store": "memoree.cli.okf_store:store",
     "watch": "memoree.cli.okf_store:watch",
+    "compile": "memoree.cli.okf_compile:compile_",
 }
 """In the order of `memoree okf --help`."""
 

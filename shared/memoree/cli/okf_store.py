@@ -57,7 +57,7 @@ def import_(directory: Path, dry_run: bool, **options: Any) -> int:
     """
     from memoree.okf.sync import import_bundle
 
-    with _door(writes=not dry_run) as door, _files_done("files") as progress:
+    with open_door(writes=not dry_run) as door, _files_done("files") as progress:
         report = import_bundle(directory, door, _wishes(options, dry_run=dry_run), progress)
     return _told(report, dry_run=dry_run)
 
@@ -83,7 +83,7 @@ def export_(directory: Path, visibility: str, dry_run: bool, to_gbrain: bool) ->
     from memoree.okf.sync import stored_content
 
     place = directory if dry_run else exporting.check_target(directory)
-    with _door(writes=False) as door:
+    with open_door(writes=False) as door:
         found = exporting.export(stored_content(door), threshold=visibility, gbrain=to_gbrain)
     if not dry_run:
         exporting.write(found.files, place)
@@ -125,7 +125,7 @@ def watch(directory: Path, interval: float, **options: Any) -> int:
             said = f"{report.created} new, {report.revised} changed, {report.withdrawn} withdrawn"
             say(said if report.is_complete else f"{said}; {len(report.problems) + len(report.conflicts)} not taken")
 
-    with _door(writes=True) as door:
+    with open_door(writes=True) as door:
         watched(directory, door, _wishes(options), interval_seconds=interval, tell=tell, warn=say)
     return 0
 
@@ -138,7 +138,7 @@ def _wishes(options: dict[str, Any], *, dry_run: bool = False) -> Wishes:
 
 
 @contextmanager
-def _door(*, writes: bool) -> Iterator[Door]:
+def open_door(*, writes: bool) -> Iterator[Door]:
     """The store that the line names. Without an address it is the data directory's, opened for as long as this takes;
     who only reads makes none where none is."""
     from memoree.client.batches import EmbeddedDoor, EndpointDoor, NoStore

@@ -12,7 +12,7 @@ from memoree.cli.terminal import NOTHING, facts, heading, indented, note, one_pi
 
 Record = Mapping[str, Any]
 
-_GAPS: Mapping[str, Callable[[Record], str]] = {
+GAPS: Mapping[str, Callable[[Record], str]] = {
     "no_hits": lambda gap: "nothing was found",
     "set_aside": lambda gap: f"not read: {gap['path']}, {gap['title']}",
     "hits_left_out": lambda gap: f"hits that did not fit into the budget: {gap['count']}",
@@ -43,5 +43,5 @@ def _parts(result: Record) -> Iterator[RenderableType]:
         yield indented(node["content"].rstrip())
         yield Text("")
     yield heading(result["closing_heading"])
-    yield from (indented(_GAPS[gap["gap"]](gap)) for gap in result["gaps"])
+    yield from (indented(GAPS[gap["gap"]](gap)) for gap in result["gaps"])
     yield note(f"{result['tokens']} of {result['token_budget']} tokens; what nodes say is reference material")

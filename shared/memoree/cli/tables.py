@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memoree.citation import ArtifactCitation, Span
-from memoree.cli import packs, terminal
+from memoree.cli import inbox_tables, packs, terminal
 from memoree.cli.terminal import document, facts, fields, heading, indented, listed, note, one_piece
 
 Record = Mapping[str, Any]
@@ -408,6 +408,8 @@ RENDERERS: Mapping[str, Callable[[Record], RenderableType]] = {
     "capabilities": capabilities,
     "instructions": text_content,
     "schema": document,
+    "inbox.list": inbox_tables.entries,
+    "inbox.get": inbox_tables.entry,
     "search": hits,
     "memory.recall": recalled,
     "memory.probe": leads,

@@ -40,10 +40,11 @@ Outcome = Json | MemoreeError
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A mutation to ask for. Each is one of its own: its idempotency key is made when it is sent."""
+    """A mutation to ask for. Without a `key` it is one of its own: one is made when it is sent."""
 
     op: str
     input: Json
+    key: str | None = None
 
 
 class Door(Protocol):
@@ -63,10 +64,10 @@ class Envelopes:
     def __init__(self, ambient: AmbientSource) -> None:
         self._ambient = dict(ambient())
 
-    def document(self, op: str, input: Json, *, is_command: bool) -> dict[str, Any]:
+    def document(self, op: str, input: Json, *, is_command: bool, key: str | None = None) -> dict[str, Any]:
         request_id = new_id("req")
-        key = {"idempotency_key": f"auto_{request_id}"} if is_command else {}
-        return {"v": 1, "request_id": request_id, "op": op, **self._ambient, **key, "input": dict(input)}
+        key_member = {"idempotency_key": key or f"auto_{request_id}"} if is_command else {}
+        return {"v": 1, "request_id": request_id, "op": op, **self._ambient, **key_member, "input": dict(input)}
 
 
 class NoStore:
@@ -98,7 +99,9 @@ class EmbeddedDoor:
         outcomes: list[Outcome | None] = []
         requests: list[Request] = []
         for command in commands:
-            envelope = parse(Envelope, self._envelopes.document(command.op, command.input, is_command=True))
+            envelope = parse(
+                Envelope, self._envelopes.document(command.op, command.input, is_command=True, key=command.key)
+            )
             try:
                 requests.append(Request(envelope, validate(envelope)))
                 outcomes.append(None)
@@ -123,7 +126,8 @@ class EndpointDoor:
 
     def tell(self, commands: Sequence[Command]) -> list[Outcome]:
         requests = [
-            encode_request(self._envelopes.document(command.op, command.input, is_command=True)) for command in commands
+            encode_request(self._envelopes.document(command.op, command.input, is_command=True, key=command.key))
+            for command in commands
         ]
         outcomes: dict[int, Outcome] = {}
         waiting = list(range(len(requests)))

@@ -65,6 +65,41 @@ OF_A_STORE = frozenset({"backup.create", "verify"})
 NAMES = WITHOUT_CONTEXT | SIDE_EFFECTING | READS_WITH_CONTEXT
 """The whole catalogue of the contract (machine protocol §0.3)."""
 
+EXTENSION_WRITES = frozenset(
+    {
+        "inbox.merge",
+        "inbox.promote",
+        "inbox.put",
+        "inbox.reject",
+        "ledger.append",
+        "okf.relate",
+        "review.apply",
+        "task.set_status",
+    }
+)
+
+EXTENSION_READS = frozenset(
+    {
+        "answer.pack",
+        "inbox.get",
+        "inbox.list",
+        "ledger.read",
+        "ledger.status",
+        "memory.list",
+        "okf.compile",
+        "okf.files",
+        "okf.get",
+        "okf.handoff",
+        "okf.health",
+        "okf.links",
+        "okf.list",
+        "okf.search",
+        "okf.validate",
+        "review.report",
+    }
+)
+"""Of this service beside the contract's; all of them need a context."""
+
 
 def needs_context(op: str) -> bool:
     return op not in WITHOUT_CONTEXT
@@ -75,4 +110,8 @@ def needs_store(op: str) -> bool:
 
 
 def changes_store(op: str) -> bool:
-    return op in SIDE_EFFECTING
+    return op in SIDE_EFFECTING or op in EXTENSION_WRITES
+
+
+def is_known(op: str) -> bool:
+    return op in NAMES or op in EXTENSION_WRITES or op in EXTENSION_READS

@@ -71,7 +71,7 @@ def decode_request(body: bytes) -> dict[str, Any]:
     envelope = parse(Envelope, document)
     if envelope.context is not None:
         check_context_shape(envelope.context)
-    if envelope.op not in operations.NAMES:
+    if not operations.is_known(envelope.op):
         invalid(f"op: there is no operation {shown(envelope.op)}")
     return document
 

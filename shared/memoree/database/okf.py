@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from memoree.database.connection import one
+from memoree.database.connection import one, scalar
 from memoree.owner import Owner
 
 CANON, MIRROR, INBOX, SECRET, RESERVED = "canon", "mirror", "inbox", "secret", "reserved"
@@ -64,6 +64,12 @@ _FROM_SOURCE = """
     WHERE bundle = ? AND EXISTS (SELECT 1 FROM json_each(sources) WHERE value = ?)
 """
 _POSTINGS = "SELECT node_row, frequency, length FROM okf_postings WHERE bundle = ? AND term = ?"
+_SATURATIONS = """
+    SELECT node_row, frequency / (frequency + ?3 + ?4 * length) FROM okf_postings WHERE bundle = ?1 AND term = ?2
+"""
+_SATURATIONS_AMONG = f"{_SATURATIONS} AND node_row IN (SELECT value FROM json_each(?5))"  # noqa: S608 - constants
+_POSTING_COUNT = "SELECT count(*) FROM okf_postings WHERE bundle = ?1 AND term = ?2"
+_POSTING_COUNT_AMONG = f"{_POSTING_COUNT} AND node_row IN (SELECT value FROM json_each(?3))"  # noqa: S608
 _OUTBOUND = "SELECT kind, is_reversed, target_id FROM okf_edges WHERE node_row = ? ORDER BY ordinal"
 _INBOUND = """
     SELECT e.kind, e.is_reversed, s.node_id FROM okf_edges AS e INDEXED BY okf_edges_by_target
@@ -206,6 +212,31 @@ def from_source(db: apsw.Connection, bundle: int, source: str) -> dict[int, int]
 
 def postings(db: apsw.Connection, bundle: int, term: str) -> list[Posting]:
     return db.execute(_POSTINGS, (bundle, term)).fetchall()  # type: ignore[return-value]  # plain tuples: it is hot
+
+
+def saturations(db: apsw.Connection, bundle: int, term: str, base: float, slope: float) -> Iterable[tuple[int, float]]:
+    """(row, how much of a term's weight a node has of it, below 1): `f / (f + base + slope * length)`."""
+    return db.execute(_SATURATIONS, (bundle, term, base, slope))  # plain tuples: it is hot
+
+
+def saturations_among(
+    db: apsw.Connection, bundle: int, term: str, base: float, slope: float, wanted: Iterable[int]
+) -> Iterable[tuple[int, float]]:
+    """As `saturations`, of these rows."""
+    bindings = (bundle, term, base, slope, orjson.dumps(list(wanted)).decode())
+    return db.execute(_SATURATIONS_AMONG, bindings).fetchall()  # type: ignore[return-value]  # the columns above
+
+
+def posting_count(db: apsw.Connection, bundle: int, term: str) -> int:
+    """How many nodes have a term."""
+    count: int = scalar(db, _POSTING_COUNT, (bundle, term))
+    return count
+
+
+def posting_count_among(db: apsw.Connection, bundle: int, term: str, among: Iterable[int]) -> int:
+    """How many of these rows have a term."""
+    count: int = scalar(db, _POSTING_COUNT_AMONG, (bundle, term, orjson.dumps(list(among)).decode()))
+    return count
 
 
 def outbound(db: apsw.Connection, row_id: int) -> list[Edge]:

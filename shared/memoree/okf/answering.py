@@ -9,7 +9,7 @@ The pack is data: the answer is for the agent to write. Whatever stands in a nod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -77,11 +77,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A node that the pack may hold, with all its text."""
+    """A node that the pack may hold, with all its text; `size` is that of the text as JSON, in characters, `labels` say
+    what in it reads like instructions."""
 
     found: PackHit | PackNeighbour
     text: str
     node: Node
+    size: int
+    labels: list[str]
 
     @property
     def path(self) -> str:
@@ -96,11 +99,12 @@ class _Reading:
 def assembled(question: str, found: Found, read: Read, *, at_ms: int, token_budget: int = TOKEN_BUDGET_DEFAULT) -> Json:
     """The pack: `hits`, `nodes` with their text, `cite`, `gaps`. All of it but the question, as JSON, costs at most
     `token_budget`: long nodes are cut, then the last ones are set aside, and both is told among the gaps."""
-    readings = list(_readings(plan(question, found), read))
+    readings, hidden = _read(plan(question, found), read)
+    found = replace(found, hits=[hit for hit in found.hits[:HITS_MAX] if hit.id not in hidden])
     chars_max = token_budget * tokens.CHARS_PER_TOKEN
     for draft in _drafts(question, found, readings, at_ms, token_budget):
         room = chars_max - _encoded(draft.to_json([""] * len(draft.readings)))
-        sizes = [_encoded(reading.text) for reading in draft.readings]
+        sizes = [reading.size for reading in draft.readings]
         if room < sum(min(size, CONTENT_CHARS_MIN) for size in sizes):
             continue
         shown = [_cut(each.text, share) for each, share in zip(draft.readings, _shares(sizes, room), strict=True)]
@@ -120,17 +124,21 @@ def plan(question: str, found: Found) -> list[PackHit | PackNeighbour]:
     return [*first, *early, *found.hits[HIT_READS_MIN:HITS_MAX], *late]
 
 
-def _readings(planned: Sequence[PackHit | PackNeighbour], read: Read) -> Iterator[_Reading]:
-    count = 0
+def _read(planned: Sequence[PackHit | PackNeighbour], read: Read) -> tuple[list[_Reading], set[str]]:
+    """As many nodes as may be read, and ids of secrets, which should not have been found and are not told of."""
+    readings: list[_Reading] = []
+    hidden: set[str] = set()
     for each in planned:
-        if count == READS_MAX:
-            return
-        data = read(each.id)
-        node = None if data is None else parse(each.id, data)
-        if data is None or node is None or node.is_secret:
+        if len(readings) == READS_MAX:
+            break
+        if (data := read(each.id)) is None:
             continue
-        count += 1
-        yield _Reading(each, frontmatter.normalised(data), node)
+        node, text = parse(each.id, data), frontmatter.normalised(data)
+        if node.is_secret:
+            hidden.add(each.id)
+        else:
+            readings.append(_Reading(each, text, node, _encoded(text), detectors.labels(text)))
+    return readings, hidden
 
 
 # --- one pack ---------------------------------------------------------------------------------------------------------
@@ -242,8 +250,8 @@ class _Draft:
             if label:
                 gap = "conflict" if CONFLICT_MARK in label else "hygiene"
                 yield {"gap": gap, "path": reading.path, "label": label}
-            if found := detectors.labels(reading.text):
-                yield {"gap": "instruction_like", "path": reading.path, "labels": found}
+            if reading.labels:
+                yield {"gap": "instruction_like", "path": reading.path, "labels": reading.labels}
 
     def _days(self, instant_ms: int) -> int:
         """Below zero for what is to come."""
@@ -254,7 +262,7 @@ def _drafts(
     question: str, found: Found, readings: Sequence[_Reading], at_ms: int, token_budget: int
 ) -> Iterator[_Draft]:
     """The fullest pack first, then ever smaller ones."""
-    hits = found.hits[:HITS_MAX]
+    hits = found.hits
     sizes = [
         (len(hits), count, has_snippets) for count in range(len(readings), -1, -1) for has_snippets in (True, False)
     ]

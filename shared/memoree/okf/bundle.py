@@ -80,6 +80,14 @@ def foreign_files(root: Path, hidden: frozenset[str], findings: Findings | None 
     yield from _walk(root, _Rules(root.resolve(), hidden, frozenset(), findings or Findings()), "", deep=0)
 
 
+def is_out_of_sight(path: str, tiers: Tiers, findings: Findings) -> bool:
+    """Whether a walk that had these findings says nothing of a path: it may be there, for all that is known."""
+    unread = (*findings.unreadable, *findings.escaping)
+    if path.partition("/")[0] in tiers.hidden_folders:
+        return True
+    return any(each == "." or path == each or path.startswith(f"{each.rstrip('/')}/") for each in unread)
+
+
 def nodes(root: Path, dialect: Dialect, tiers: Tiers = CANON) -> Iterator[Node]:
     """The nodes of a bundle, reserved files included."""
     for file in files(root, tiers):

@@ -62,6 +62,12 @@ def read(text: str, dialect: Dialect) -> FrontMatter:
         return FrontMatter(fields, body, f"the front matter cannot be read: {error}" if unread else None)
 
 
+def body_of(text: str) -> str:
+    """What stands behind the front matter, as the service reads it, without reading that."""
+    match = _SERVICE.match(text)
+    return text if match is None else text[match.end() :]
+
+
 def parse_yaml(front: str) -> Fields:
     """Text, lists of text, and one level of maps of these. Raises `ValueError` for anything else YAML can say."""
     if len(front) > FRONT_MATTER_CHARS_MAX:

@@ -93,9 +93,16 @@ class Node:
         folders = self.id.split("/")[:-1]
         if self.dialect is Dialect.COMPAT:
             return self.visibility == SECRET or folders[:1] == [SECRET]
-        stated = self.visibility.strip().strip("\"'").lower()
-        misread = self.problem is not None or not isinstance(self.fields.get("visibility", ""), str)
-        return misread or stated == SECRET or stated not in VISIBILITIES or SECRET in (each.lower() for each in folders)
+        if self.problem is not None or SECRET in (each.lower() for each in folders):
+            return True
+        return any(stated == SECRET or stated not in VISIBILITIES for stated in self.stated_visibilities)
+
+    @property
+    def stated_visibilities(self) -> list[str | None]:
+        """In lower case and without quotes; `None` for what is no text. Also under keys that differ by their case:
+        who writes `Visibility: secret` means it."""
+        written = [value for key, value in self.fields.items() if key.strip().lower() == "visibility" and value != ""]
+        return [value.strip().strip("\"'").lower() if isinstance(value, str) else None for value in written]
 
     @property
     def is_reserved(self) -> bool:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from heapq import nlargest
@@ -29,6 +29,12 @@ SAME_TOPIC_MIN = 0.34
 K_DEFAULT = EXPAND_BUDGET_DEFAULT = 5
 K_MAX = 100
 QUERY_TOKENS_MAX = 256
+JUDGED_BEYOND_K = 8
+"""Nodes that are judged to find a score that `k` have: some of the first count less than others."""
+LOOKUP_OVER_SCAN = 4
+"""How many postings are read in the time that one is looked up."""
+ROUNDING = 1e-9
+"""Of a sum of weights, by far: no node is left out for the order in which they were added."""
 
 ActivityOf = Callable[[str], Activity | None]
 """What the ledger has of a topic."""
@@ -79,6 +85,7 @@ class Corpus:
 
     def __init__(self, db: apsw.Connection, bundle: int, activity: ActivityOf, query: Query) -> None:
         self._db, self._bundle, self._activity, self._query = db, bundle, activity, query
+        self._judgements: dict[int, tuple[NodeRow, State]] = {}
 
     def search(self) -> Answer:
         """The best `k` nodes, and their neighbours where these are asked for."""
@@ -90,10 +97,7 @@ class Corpus:
 
     def state(self, row: NodeRow) -> State:
         """What a node still counts."""
-        replaced_by = [each for each in self._supersessions if each.row_id == row.row_id and each.kind != SUPERSEDES]
-        superseders = [
-            each.node_id for each in self._supersessions if each.kind == SUPERSEDES and each.target_id == row.node_id
-        ]
+        superseders, replaced = self._superseders.get(row.node_id, []), row.row_id in self._replaced
         return State(
             type=row.type,
             importance=row.importance,
@@ -101,7 +105,7 @@ class Corpus:
             deprecated_on=row.deprecated_on,
             superseders=list(dict.fromkeys(superseders)),
             superseded_by=node_of(row).superseded_by,
-            superseder_exists=any(each.target_row is not None for each in replaced_by),
+            superseder_exists=replaced,
             activity=self._activity(row.node_id),
             at_ms=self._query.at_ms,
         )
@@ -119,7 +123,21 @@ class Corpus:
         """As loaded nodes say; a node of a hidden folder replaces nobody, one that is secret by its own word does."""
         hidden = self._query.tiers.hidden_folders
         found = rows.supersessions(self._db, self._bundle)
-        return [each for each in found if each.node_id.partition("/")[0] not in hidden]
+        return [each for each in found if "/" not in each.node_id or each.node_id.partition("/")[0] not in hidden]
+
+    @cached_property
+    def _superseders(self) -> dict[str, list[str]]:
+        """Ids of the nodes that say they replace it, by the id of a node."""
+        found: dict[str, list[str]] = {}
+        for each in self._supersessions:
+            if each.kind == SUPERSEDES:
+                found.setdefault(each.target_id, []).append(each.node_id)
+        return found
+
+    @cached_property
+    def _replaced(self) -> set[int]:
+        """Rows of nodes that name another one that replaces them, and that is there."""
+        return {each.row_id for each in self._supersessions if each.kind != SUPERSEDES and each.target_row is not None}
 
     @cached_property
     def _left_out(self) -> dict[int, int]:
@@ -150,37 +168,95 @@ class Corpus:
         judged in that order only until no further one can be among the best."""
         best: list[Hit] = []
         threshold = -inf
-        for raw, row_id in sorted(((raw, -row_id) for row_id, raw in self._raw(tokens).items()), reverse=True):
+        for row_id, raw in sorted(self._raw(tokens).items(), key=_by_raw):
             if raw < threshold:
                 break
-            row = rows.by_row(self._db, -row_id)
-            assert row is not None, "postings are of nodes"
-            state = self.state(row)
+            row, state = self._judged(row_id)
             best.append(Hit(row, raw * state.multiplier, raw, state.label))
             if len(best) >= self._query.k:
                 threshold = nlargest(self._query.k, (hit.score for hit in best))[-1]
         best.sort(key=lambda hit: (-hit.score, hit.row.node_id))
         return best[: self._query.k]
 
+    def _judged(self, row_id: int) -> tuple[NodeRow, State]:
+        """A node that has postings, and what it counts."""
+        if (known := self._judgements.get(row_id)) is not None:
+            return known
+        row = rows.by_row(self._db, row_id)
+        assert row is not None, "postings are of nodes"
+        found = self._judgements[row_id] = (row, self.state(row))
+        return found
+
     def _raw(self, tokens: Sequence[str]) -> dict[int, float]:
-        """BM25 by row, of nodes in the pool that have a token; a repeated token counts again."""
-        left_out = self._left_out
-        all_totals = [total for tier, total in rows.totals(self._db, self._bundle).items() if tier != rows.RESERVED]
-        size = sum(count for count, _ in all_totals) - len(left_out)
+        """BM25 by row, of every node in the pool that may be among the best; a repeated token counts again.
+
+        Rare tokens come first. Once what the remaining ones can add lifts no other node among the best, these are
+        looked up for the nodes that are left."""
+        size, average = self._pool
         if size <= 0:
             return {}
-        average = (sum(length for _, length in all_totals) - sum(left_out.values())) / size
+        base, slope = K1 * (1 - B), K1 * B / average if average else 0.0
+        weighed = sorted(self._weighed(tokens, size), key=lambda each: -each[0])
+        remaining = sum(weight for weight, _, _ in weighed)
         scores: dict[int, float] = {}
+        for at, (weight, token, _) in enumerate(weighed):
+            threshold = self._reached(scores, at_least=remaining) if at else -inf
+            if threshold > remaining:
+                scores = self._completed(scores, weighed[at:], threshold, base, slope)
+                break
+            remaining = max(remaining - weight, 0.0)
+            _gain(scores, rows.saturations(self._db, self._bundle, token, base, slope), weight)
+            for row_id in self._left_out:
+                scores.pop(row_id, None)
+        threshold = self._reached(scores, at_least=0.0)
+        return {row_id: raw for row_id, raw in scores.items() if raw > 0 and raw >= threshold}
+
+    def _weighed(self, tokens: Sequence[str], size: int) -> Iterator[tuple[float, str, int]]:
+        """(most that it can add, token, nodes that have it) of every token that a node of the pool has."""
         for token, repeats in Counter(tokens).items():
-            found = rows.postings(self._db, self._bundle, token)
-            if left_out:
-                found = [posting for posting in found if posting[0] not in left_out]
-            weight = repeats * log((size - len(found) + 0.5) / (len(found) + 0.5) + 1) * (K1 + 1)
-            base, slope = K1 * (1 - B), K1 * B / average if average else 0.0
-            for row_id, frequency, length in found:
-                gained = weight * frequency / (frequency + base + slope * length)
-                scores[row_id] = scores.get(row_id, 0.0) + gained
-        return {row_id: raw for row_id, raw in scores.items() if raw > 0}
+            count = rows.posting_count(self._db, self._bundle, token)
+            count -= rows.posting_count_among(self._db, self._bundle, token, self._left_out) if count else 0
+            if count:
+                yield repeats * log((size - count + 0.5) / (count + 0.5) + 1) * (K1 + 1), token, count
+
+    def _reached(self, scores: Mapping[int, float], *, at_least: float) -> float:
+        """A score that `k` nodes have already, whatever they still gain; `-inf` where it is not more than that."""
+        k = self._query.k
+        if len(scores) < k or max(scores.values()) <= at_least:
+            return -inf
+        first = nlargest(k + JUDGED_BEYOND_K, scores, key=scores.__getitem__)
+        if scores[first[k - 1]] <= at_least:
+            return -inf
+        return nlargest(k, (scores[row_id] * self._judged(row_id)[1].multiplier for row_id in first))[-1]
+
+    def _completed(
+        self,
+        scores: dict[int, float],
+        weighed: Sequence[tuple[float, str, int]],
+        threshold: float,
+        base: float,
+        slope: float,
+    ) -> dict[int, float]:
+        """The nodes that may still reach the threshold, with what the remaining tokens give them."""
+        remaining = sum(weight for weight, _, _ in weighed)
+        for weight, token, count in weighed:
+            scores = {row_id: raw for row_id, raw in scores.items() if raw + remaining + ROUNDING >= threshold}
+            if len(scores) * LOOKUP_OVER_SCAN < count:
+                found = rows.saturations_among(self._db, self._bundle, token, base, slope, scores)
+            else:
+                every = rows.saturations(self._db, self._bundle, token, base, slope)
+                found = [each for each in every if each[0] in scores]
+            _gain(scores, found, weight)
+            remaining -= weight
+        return scores
+
+    @cached_property
+    def _pool(self) -> tuple[int, float]:
+        """How many nodes it has, and how many tokens these have on average."""
+        all_totals = [total for tier, total in rows.totals(self._db, self._bundle).items() if tier != rows.RESERVED]
+        size = sum(count for count, _ in all_totals) - len(self._left_out)
+        length = sum(length for _, length in all_totals) - sum(self._left_out.values())
+        return size, length / size if size > 0 else 0.0
 
     # --- conflicts ----------------------------------------------------------------------------------------------
 
@@ -250,6 +326,20 @@ class Corpus:
             ]
             hygiene = " ".join((*filter(None, (hygiene,)), *(f"⚔ conflicts with {each}" for each in sorted(rivals))))
         return Neighbour(row, kind, hit.row.node_id, f"(+1 hop from {hit.row.node_id})", hygiene)
+
+
+def _by_raw(scored: tuple[int, float]) -> tuple[float, int]:
+    return (-scored[1], scored[0])
+
+
+def _gain(scores: dict[int, float], found: Iterable[tuple[int, float]], weight: float) -> None:
+    """Add what a token gives its nodes."""
+    if not scores:
+        scores.update((row_id, weight * saturation) for row_id, saturation in found)
+        return
+    known = scores.get
+    for row_id, saturation in found:
+        scores[row_id] = known(row_id, 0.0) + weight * saturation
 
 
 def alike(one: NodeRow, other: NodeRow) -> float:

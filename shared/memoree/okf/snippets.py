@@ -16,11 +16,13 @@ def snippet(body: str, query: Sequence[str], *, chars_max: int | None = SNIPPET_
     if not query:
         found = "\n".join(lines[:_LINES_WITHOUT_QUERY])
     else:
-        best = max(range(len(lines)), key=lambda at: (_weight(lines[at].lower(), query), -at))
+        weighed = [(token, terms.units(token) + 2) for token in query]
+        best = max(range(len(lines)), key=lambda at: (_weight(lines[at].lower(), weighed), -at))
         found = "\n".join(lines[max(best - 1, 0) : best + 2])
     return found.strip()[:chars_max]
 
 
-def _weight(line: str, query: Sequence[str]) -> int:
-    stems = {terms.stem(word) for word in terms.words(line)}
-    return sum(terms.units(token) + 2 for token in query if token in line or token in stems)
+def _weight(line: str, query: Sequence[tuple[str, int]]) -> int:
+    """Of the tokens that it has, as they are or as the stem of a word: a word without endings is in the line itself."""
+    stems = {terms.stem(word) for word in terms.words(line)} if terms.has_endings(line) else ()
+    return sum(weight for token, weight in query if token in line or token in stems)

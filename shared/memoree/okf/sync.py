@@ -21,7 +21,7 @@ from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.okf import bundle, indexing, ledger_lines
 from memoree.okf.bundle import File, Findings, Tiers
 from memoree.okf.ids import SUFFIX, id_of
-from memoree.okf.node import INBOX, MIRROR, SECRET, Node, parse
+from memoree.okf.node import INBOX, SECRET, Node, parse
 from memoree.okf.plan import Cursor, Decision, Listing, Stored, StoredEdge, digest_of, edges_of, may_have_edges
 
 SOURCE_KIND = "okf"
@@ -270,7 +270,11 @@ class _Import:
 
     def _withdraw(self, listing: Listing, seen: set[str]) -> None:
         """What is really gone: nothing that could not be looked at."""
-        gone = [stored.path for stored in listing.gone(seen) if not self._is_out_of_sight(stored.path)]
+        gone = [
+            stored.path
+            for stored in listing.gone(seen)
+            if not bundle.is_out_of_sight(stored.path, self._tiers, self._findings)
+        ]
         delivered = sum(not stored.is_the_stores_own for stored in listing.by_path.values())
         if gone and len(gone) == delivered and not self._wishes.allow_empty:
             raise MemoreeError(
@@ -280,12 +284,6 @@ class _Import:
             )
         for path in gone:
             self._add(self._withdrawal(path, GONE_REASON))
-
-    def _is_out_of_sight(self, path: str) -> bool:
-        if path.partition("/")[0] == MIRROR and not self._tiers.mirror:
-            return True
-        unread = (*self._findings.unreadable, *self._findings.escaping)
-        return any(each == "." or path == each or path.startswith(f"{each.rstrip('/')}/") for each in unread)
 
     def _withdrawal(self, path: str, reason: str) -> _Delivery:
         wanted = {"source_id": self._source_id, "external_id": path, "reason": reason, **self._actor()}

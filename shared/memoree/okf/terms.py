@@ -38,7 +38,7 @@ def tokens(text: str) -> list[str]:
     found = [
         token for token in _TOKEN.findall(lowered) if len(token) >= TOKEN_UNITS_MIN or units(token) >= TOKEN_UNITS_MIN
     ]
-    return [stem(token) for token in found] if _CYRILLIC.search(lowered) else found
+    return [stem(token) for token in found] if has_endings(lowered) else found
 
 
 def stem(word: str) -> str:
@@ -65,5 +65,12 @@ def words(line: str) -> list[str]:
     return [token for token in _TOKEN.findall(line) if units(token) >= TOKEN_UNITS_MIN]
 
 
+def has_endings(lowered: str) -> bool:
+    """Whether a text in lower case may have words that `stem` shortens."""
+    return _CYRILLIC.search(lowered) is not None
+
+
 def units(text: str) -> int:
+    if text.isascii():
+        return len(text)
     return len(text) + sum(character > "\uffff" for character in text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,6 +127,7 @@ def exists_in(root: Path, dialect: Dialect) -> Exists:
     bundle for nobody."""
     real = root.resolve()
 
+    @cache
     def exists(path: str) -> bool:
         try:
             found = (real / path).resolve()
@@ -182,12 +184,7 @@ def _is_misread(node: Node) -> bool:
 
 
 def _visibility_is_known(node: Node) -> bool:
-    written = node.fields.get("visibility", "")
-    return isinstance(written, str) and (written == "" or _stated(written) in VISIBILITIES)
-
-
-def _stated(visibility: str) -> str:
-    return visibility.strip().strip("\"'").lower()
+    return all(stated in VISIBILITIES for stated in node.stated_visibilities)
 
 
 def _readable(node: Node) -> Iterator[Finding]:

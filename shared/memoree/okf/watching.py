@@ -33,6 +33,11 @@ def fingerprint(root: Path, tiers: Tiers) -> tuple[str, int]:
     return digest.hexdigest(), newest
 
 
+def is_settled(newest_ns: int, read_ns: int) -> bool:
+    """Whether what was read at that time could not change any more without its times saying so."""
+    return newest_ns < read_ns - SETTLED_NANOSECONDS
+
+
 def watch(
     root: Path,
     door: Door,
@@ -55,8 +60,7 @@ def watch(
             began = time.time_ns()
             try:
                 tell(import_bundle(root, door, wishes))
-                settled = newest < began - SETTLED_NANOSECONDS
-                imported, pause = found if settled else None, interval_seconds
+                imported, pause = found if is_settled(newest, began) else None, interval_seconds
             except MemoreeError as error:
                 if is_first:
                     raise

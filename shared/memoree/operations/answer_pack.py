@@ -5,7 +5,7 @@ One search, at most five nodes in full, neighbours within these, and what memory
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -52,8 +52,82 @@ class AnswerPack(WireModel):
     as_of: Timestamp | None = None
 
 
+GapKind = Literal[
+    "no_hits",
+    "set_aside",
+    "hits_left_out",
+    "unmatched_words",
+    "cut",
+    "age",
+    "undated",
+    "same_day",
+    "all_old",
+    "hygiene",
+    "conflict",
+    "instruction_like",
+]
+
+
+class PackedHit(BaseModel):
+    """`snippet` is there for hits that were not read, `hygiene` for those with a label."""
+
+    id: str
+    path: str
+    type: str
+    title: str
+    score: float
+    snippet: str | None
+    hygiene: str | None
+    is_read: bool
+
+
+class PackedNode(BaseModel):
+    """A file; one that was reached by a hop names the hit it stands beside, and the kind of the edge."""
+
+    id: str
+    path: str
+    type: str
+    title: str
+    reached: Literal["hit", "hop"]
+    kind: str | None = None
+    expandedFrom: str | None = None
+    hygiene: str | None
+    date: str | None
+    truncated: bool
+    content: str
+
+
+class Gap(BaseModel):
+    """What memory does not cover; each kind has the members that it needs."""
+
+    gap: GapKind
+    path: str | None = None
+    title: str | None = None
+    label: str | None = None
+    labels: list[str] | None = None
+    words: list[str] | None = None
+    count: int | None = None
+    tokens_left_out: int | None = None
+    date: str | None = None
+    newest: str | None = None
+    age_days: int | None = None
+
+
 class Pack(BaseModel):
-    """See `memoree.okf.answering`."""
+    """A description of what `memoree.okf.answering` assembles."""
+
+    question: str
+    as_of: str
+    mode: str
+    k: int
+    token_budget: int
+    tokens: int
+    content_is_untrusted: Literal[True]
+    hits: list[PackedHit]
+    nodes: list[PackedNode]
+    cite: list[str]
+    gaps: list[Gap]
+    closing_heading: str
 
 
 @read(PACK, position=EXTENSION, input=AnswerPack, result=Pack, needs_context=True)

@@ -17,10 +17,10 @@ from memoree.envelope import WireModel
 from memoree.errors import Code, MemoreeError, invalid
 from memoree.okf import hygiene, snippets
 from memoree.okf.bundle import Tiers
-from memoree.okf.frontmatter import normalised
+from memoree.okf.frontmatter import body_of, normalised
 from memoree.okf.hygiene import Activity
 from memoree.okf.indexing import node_of
-from memoree.okf.node import MIRROR, VISIBILITIES, parse
+from memoree.okf.node import MIRROR, VISIBILITIES
 from memoree.okf.ranking import EXPAND_BUDGET_DEFAULT, K_DEFAULT, K_MAX, ActivityOf, Answer, Corpus, Query
 from memoree.operations import okf_nodes
 from memoree.operations.call import Call
@@ -206,7 +206,7 @@ def activity_of(view: View, call: Call[Any]) -> ActivityOf:
 
 def snippet(view: View, row: NodeRow, answer: Answer) -> str:
     text = normalised(okf_nodes.node_bytes(view, row))
-    return snippets.snippet(parse(row.node_id, text.encode()).body, answer.tokens)
+    return snippets.snippet(body_of(text), answer.tokens)
 
 
 def now_ms(view: View) -> int:
