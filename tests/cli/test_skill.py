@@ -244,6 +244,14 @@ def test_a_toml_configuration_that_cannot_be_merged_is_refused(inside: Inside, p
     assert tree(project) == {".codex/config.toml": unusable.encode()}
 
 
+def test_a_table_that_the_user_wrote_for_this_program_is_left_alone(inside: Inside, project: Path) -> None:
+    mine = '[mcp_servers.memoree]\ncommand = "/opt/bin/memoree"\nargs = ["mcp"]\n'
+    (project / ".codex").mkdir()
+    (project / ".codex/config.toml").write_text(mine)
+    install(inside, project, "codex")
+    assert (project / ".codex/config.toml").read_text() == mine
+
+
 KEYS = st.text(max_size=8).filter(lambda key: key != "memoree")
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

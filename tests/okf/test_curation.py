@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from memoree.cli.commands import run
@@ -228,9 +230,17 @@ def test_a_torn_last_line_stays_and_spoils_no_other(root: Path) -> None:
 
 @pytest.mark.fault_class(44)
 def test_writers_take_turns(root: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: curation.append(root, event(ref=f"r{number % 20}")), range(80)))
-    assert sorted(each.ref or "" for each in curation.read_ledger(root)) == sorted(f"r{number}" for number in range(20))
+    write(root, {"ledger/events.jsonl": b""})
+    with ThreadPoolExecutor(1) as pool, (root / "ledger/events.jsonl").open("ab") as ours:
+        fcntl.flock(ours, fcntl.LOCK_EX)
+        theirs = pool.submit(curation.append, root, event(ref="r1"))
+        with pytest.raises(TimeoutError):
+            theirs.result(timeout=0.2)
+        ours.write(orjson.dumps(event("oven", ref="r1").to_json()) + b"\n")
+        ours.flush()
+        fcntl.flock(ours, fcntl.LOCK_UN)
+        assert theirs.result(timeout=30) == (event("oven", ref="r1"), True)
+    assert curation.read_ledger(root) == [event("oven", ref="r1")]
 
 
 @pytest.mark.proves("okf-76")

@@ -345,8 +345,9 @@ def test_a_plan_is_done_once_and_the_second_time_only_says_so(store: Store) -> N
 
 
 @pytest.mark.fault_class(16)
+@pytest.mark.parametrize("both", [False, True])
 def test_what_was_archived_is_erased_with_the_path_it_had_before_and_another_file_of_that_path_stays(
-    store: Store,
+    store: Store, both: bool
 ) -> None:
     artifact_id, _ = store.artifact("concepts/wheat")
     store.review("wheat archive")
@@ -357,14 +358,18 @@ def test_what_was_archived_is_erased_with_the_path_it_had_before_and_another_fil
         idempotency_key="erase/1",
         context=CONTEXT,
         context_source="explicit",
-        input={"entities": [artifact_id], "reason": "asked for"},
+        input={
+            "entities": [artifact_id, *([store.artifact("concepts/wheat")[0]] if both else [])],
+            "reason": "asked for",
+        },
     )
     store.bench.commit([validate(envelope)])
-    assert store.ids() == ["concepts/rye", "concepts/wheat", "projects/bakery", "projects/task-oven"]
+    ids = ["concepts/rye", "concepts/wheat", "projects/bakery", "projects/task-oven"]
+    assert store.ids() == [each for each in ids if not both or each != "concepts/wheat"]
     told = [
-        entity for (entity,) in store.bench.db.execute("SELECT entity_id FROM events WHERE entity_id LIKE '%wheat%'")
+        str(name) for (name,) in store.bench.db.execute("SELECT entity_id FROM events WHERE entity_id LIKE '%wheat%'")
     ]
-    assert told == [f"{store.source}:concepts/wheat.md"]
+    assert told == ([] if both else [f"{store.source}:concepts/wheat.md"])
     store.assert_sound()
 
 

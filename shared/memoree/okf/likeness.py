@@ -40,7 +40,7 @@ def states(nodes: Sequence[Node], *, at_ms: int, activity: dict[str, Activity] |
 
 
 def contradictions(nodes: Iterable[Node], *, at_ms: int) -> list[Pair]:
-    """Pairs of nodes that are in force, the most alike first."""
+    """Pairs of nodes that are in force, the most alike first. Of two that replace each other one is not."""
     loaded = list(nodes)
     state = states(loaded, at_ms=at_ms)
     in_force = [
@@ -53,7 +53,7 @@ def contradictions(nodes: Iterable[Node], *, at_ms: int) -> list[Pair]:
     found = []
     for (one, other), shared in _sharing(in_force, topics).items():
         likeness = shared / len(topics[one] | topics[other])
-        if likeness >= SAME_TOPIC_MIN and not _replaces(by_id[one], by_id[other]):
+        if likeness >= SAME_TOPIC_MIN:
             found.append(Pair(one, other, by_id[one].type, likeness))
     return sorted(found, key=lambda pair: (-pair.likeness, pair.one, pair.other))
 
@@ -98,14 +98,6 @@ def _sharing(nodes: Sequence[Node], topics: dict[str, frozenset[str]]) -> Counte
         for pair in combinations(ids, 2)
     }
     return Counter({(one, other): len(topics[one] & topics[other]) for one, other in candidates})
-
-
-def _replaces(one: Node, other: Node) -> bool:
-    return other.id in _named(one) or one.id in _named(other)
-
-
-def _named(node: Node) -> set[str]:
-    return {id_of(target) for target in (*node.supersedes, *node.superseded_by)}
 
 
 def _since(node: Node) -> int | None:

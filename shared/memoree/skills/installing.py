@@ -61,7 +61,7 @@ def installation(client: Client, scope: Scope, root: Path, options: Sequence[str
 
 
 def removal(client: Client, scope: Scope, root: Path) -> list[Edit]:
-    """What uninstalling changes: what `installation` wrote goes, and files that hold nothing else. Raises as it does."""
+    """What uninstalling changes: what `installation` wrote goes, and files with nothing else. Raises as it does."""
     places = require_places(client, scope)
     edits = []
     if places.instructions is not None:
@@ -75,9 +75,7 @@ def require_places(client: Client, scope: Scope) -> Places:
     """Raises `INVALID_REQUEST` for a client that keeps nothing in files of that scope."""
     found = clients.places(client, scope)
     if found is None:
-        invalid(
-            f"--scope: {client} has no files of a {scope} that could be written; `memoree skill show` prints the text"
-        )
+        invalid(f"--scope: {client} has no files of a {scope} to be written; `memoree skill show` prints the text")
     return found
 
 
