@@ -303,6 +303,7 @@ def test_odd_files_break_none_of_the_others(store: Store, tmp_path: Path) -> Non
     del expected["concepts/line\nbreak.md"]
     assert store.files() == {path: data.encode() if isinstance(data, str) else data for path, data in expected.items()}
     assert store.ask("verify")["ok"] is True
+    assert store.imported(root).commands == 0
 
 
 def test_what_cannot_be_read_is_not_taken_for_gone(store: Store, tmp_path: Path) -> None:
@@ -442,3 +443,44 @@ def test_thousands_of_files_need_no_more_memory_than_some_batches(tmp_path: Path
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
     assert int(found.stdout) < MEMORY_MIB_MAX, f"{found.stdout} MiB in {time.monotonic() - began:.0f} s"
+
+
+# --- what was decided in the store ------------------------------------------------------------------------------------
+
+
+def test_a_node_that_was_archived_in_the_store_stays_archived(store: Store, tmp_path: Path) -> None:
+    root = write(tmp_path / "bundle", {**THREE, "concepts/old.md": node("Old", deprecated="true")})
+    store.imported(root)
+    store.tell("review.apply", plan="concepts/old archive\n", approved_by="curator")
+    report = store.imported(root)
+    assert (report.newer_in_store, report.created, report.withdrawn) == (["concepts/old.md"], 0, 0)
+    assert sorted(store.listing()) == ["archive/concepts/old.md", *sorted(THREE)]
+    write(root, {"concepts/old.md": node("Old", "changed here")})
+    assert store.imported(root).conflicts == ["concepts/old.md"]
+    (root / "archive/concepts").mkdir(parents=True)
+    (root / "archive/concepts/old.md").write_bytes(store.files()["archive/concepts/old.md"])
+    (root / "concepts/old.md").unlink()
+    assert (store.imported(root).is_complete, store.imported(root).commands) == (True, 0)
+
+
+def test_a_node_that_was_forgotten_is_not_brought_back(store: Store, tmp_path: Path) -> None:
+    root = write(tmp_path / "bundle", THREE)
+    store.imported(root)
+    store.tell("artifact.forget", artifact_id=store.listing()["concepts/a.md"]["artifact_id"], reason="asked to")
+    write(root, {"concepts/b.md": node("Birch", "changed")})
+    report = store.imported(root)
+    assert (report.revised, list(report.problems)) == (1, ["concepts/a.md"])
+    assert "was forgotten" in report.problems["concepts/a.md"]
+    assert sorted(store.listing()) == ["concepts/b.md", "projects/plan.md"]
+
+
+def test_a_node_that_was_made_in_the_store_is_not_taken_for_a_deleted_file(store: Store, tmp_path: Path) -> None:
+    root = write(tmp_path / "bundle", THREE)
+    store.imported(root)
+    entry = store.tell("inbox.put", content="from the inbox", actor="helper")
+    made = {"entry_id": entry["entry_id"], "path": "concepts/new.md", "approved_by": "curator"}
+    store.tell("inbox.promote", **made, content=node("New", "from the inbox"))
+    assert store.imported(root).withdrawn == 0
+    assert "concepts/new.md" in store.listing()
+    write(root, {"concepts/new.md": node("New", "another one")})
+    assert store.imported(root).conflicts == ["concepts/new.md"]

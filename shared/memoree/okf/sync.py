@@ -20,7 +20,7 @@ from memoree.client.batches import BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, Command,
 from memoree.errors import Code, MemoreeError, invalid, shown
 from memoree.okf import bundle, indexing, ledger_lines
 from memoree.okf.bundle import File, Findings, Tiers
-from memoree.okf.ids import SUFFIX, id_of
+from memoree.okf.ids import SUFFIX, InvalidId, id_of, safe_id
 from memoree.okf.node import INBOX, SECRET, Node, parse
 from memoree.okf.plan import Cursor, Decision, Listing, Stored, StoredEdge, digest_of, edges_of, may_have_edges
 
@@ -80,6 +80,10 @@ class Report:
     def is_complete(self) -> bool:
         """Whether the store has everything that the directory has."""
         return not self.conflicts and not self.problems
+
+    @property
+    def has_changed_the_store(self) -> bool:
+        return any((self.created, self.revised, self.withdrawn, self.relations, self.ledger_events))
 
     def to_json(self) -> dict[str, Any]:
         """Lists end early; their counts do not."""
@@ -228,6 +232,9 @@ class _Import:
         if decision is Decision.UNCHANGED:
             self._report.unchanged += 1
             return True
+        if not is_id(file.id):
+            self._report.problems[file.path] = "its name is not that of a node"
+            return True
         node = parse(file.id, file.data)
         if node.is_secret or indexing.tier_of(node) in FOREIGN_TIERS:
             self._report.secrets += 1
@@ -363,10 +370,13 @@ class _Import:
         for first in range(0, len(events), BATCH_REQUESTS_MAX):
             batch = events[first : first + BATCH_REQUESTS_MAX]
             for outcome in self._told([Command("ledger.append", event) for event in batch]):
-                if isinstance(outcome, MemoreeError):
-                    refused.append(_refused(outcome))
-                else:
+                if not isinstance(outcome, MemoreeError):
                     self._report.ledger_events += not outcome.get("deduped", False)
+                elif outcome.code is Code.FORBIDDEN:
+                    self._report.notes.append(f"the ledger was left out: {outcome.message}")
+                    return (0, "") if cursor is None else (cursor.ledger_bytes, cursor.ledger_digest)
+                else:
+                    refused.append(_refused(outcome))
         if refused:
             self._report.notes.append(f"{len(refused)} events of the ledger were refused, the first: {refused[0]}")
         return unread.reached
@@ -385,8 +395,7 @@ class _Import:
         cursor = Cursor(digest_of(self._now.items()), *reached).written()
         is_well = self._report.is_complete and not self._findings.unreadable and not self._findings.escaping
         health = "healthy" if is_well else "degraded"
-        has_told = self._report.commands > 0
-        if not has_told and source.get("cursor") == cursor and source.get("health") == health:
+        if not self._report.has_changed_the_store and source.get("cursor") == cursor and source.get("health") == health:
             return
         wanted: dict[str, Any] = {"source_id": self._source_id, "health": health, "cursor": cursor, **self._actor()}
         if not is_well:
@@ -394,6 +403,14 @@ class _Import:
         (outcome,) = self._told([Command("source.checkpoint", wanted)])
         if isinstance(outcome, MemoreeError):
             raise outcome
+
+
+def is_id(node_id: str) -> bool:
+    """Whether a file's path without its ending is an id as it stands."""
+    try:
+        return safe_id(f"{node_id}{SUFFIX}") == node_id
+    except InvalidId:
+        return False
 
 
 def _content(data: bytes) -> dict[str, str]:
