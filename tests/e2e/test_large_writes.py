@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from e2e import bucket
-from e2e.client import Client, claim
+from e2e.client import claim
 from e2e.deployment import Deployment, until
 
 pytestmark = pytest.mark.stack

@@ -161,6 +161,33 @@ def test_nothing_secret_is_told_whatever_is_asked(own_site: Site) -> None:
             assert word not in text or word in echoed, (arguments, word)
 
 
+@pytest.mark.proves("okf-11", "okf-12")
+def test_a_secret_is_one_however_it_is_written(own_site: Site) -> None:
+    written = {
+        "concepts/returns": b"---\r\ntype: Concept\r\nvisibility: secret\r\n---\r\nodd0 marker\r\n",
+        "concepts/capital": b"---\ntype: Concept\nvisibility: Secret\n---\nodd1 marker\n",
+        "concepts/quoted": b'---\ntype: Concept\nvisibility: "secret"\n---\nodd2 marker\n',
+        "concepts/remark": b"---\ntype: Concept\nvisibility: secret # until May\n---\nodd3 marker\n",
+        "concepts/unknown": b"---\ntype: Concept\nvisibility: team-only\n---\nodd4 marker\n",
+        "concepts/secret/nested": b"---\ntype: Concept\n---\nodd5 marker\n",
+        "concepts/marked": b"\xef\xbb\xbf---\ntype: Concept\nvisibility: secret\n---\nodd6 marker\n",
+    }
+    for node_id, data in written.items():
+        file = own_site.files / f"{node_id}.md"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(data)
+    open_one = own_site.files / "concepts" / "open.md"
+    open_one.write_bytes(b"---\r\ntype: Concept\r\n---\r\nodd7 marker\r\n")
+    own_site.take_in()
+    found = own_site.model.ok("memory_search", query="marker odd0 odd1 odd2 odd3 odd4 odd5 odd6", k=100)
+    assert ids(found) == ["concepts/open"], "the sound one proves that the rest could have been found"
+    assert not ids(own_site.model.ok("memory_search", query="marker", k=100, include_superseded=True))[1:]
+    for node_id in written:
+        assert own_site.model.ok("memory_get", id=node_id) == {"found": False, "id": node_id}
+    listed = {each["id"] for each in own_site.model.ok("memory_list")["items"]}
+    assert listed.isdisjoint(written) and "concepts/open" in listed
+
+
 @pytest.mark.proves("okf-77")
 def test_the_inbox_is_out_of_reach(own_site: Site) -> None:
     site = own_site

@@ -352,14 +352,18 @@ def test_copies_of_engines_memories_and_reserved_files_are_found_by_no_ordinary_
         source = bench.write("source.register", {"name": "okf:b", "kind": "okf"})
         data = f"---\ntype: Concept\ntitle: {WORD}\n---\n\n{WORD} gallops.\n"
         item = {"source_id": source["source_id"], "kind": "okf.node", "title": "t"}
+        ids = {}
         for name in (path, "concepts/rye.md"):
             content = data if name == path else data.replace(WORD, "ryeloaf")
             revision = {"external_id": name, "external_revision": hashlib.sha256(content.encode()).hexdigest()}
-            bench.write("source.ingest", {**item, **revision, "content": {"type": "text", "data": content}})
-        assert "gallops" in answer(bench, op, {"query": "ryeloaf gallops"}, LAB), "what is canon is found"
-        assert "gallops" not in answer(bench, op, {"query": WORD}, LAB)
-        historical = {"query": WORD, "include_historical": True}
-        assert "gallops" not in answer(bench, "search", historical, LAB)
+            delivered = bench.write("source.ingest", {**item, **revision, "content": {"type": "text", "data": content}})
+            ids[name] = delivered["artifact"]["artifact_id"]
+        asked = ("{}", "{} gallops", "{} gallops across unheard zyzzyva meadows")
+        found = [answer(bench, op, {"query": query.format("ryeloaf")}, LAB) for query in asked]
+        assert any(ids["concepts/rye.md"] in told for told in found), "what is canon is found"
+        for input in requests(op, {"artifact_id": ids[path], "revision_id": "arev_none"}):
+            for query in (query.format(WORD) for query in asked):
+                assert ids[path] not in answer(bench, op, {**input, "query": query}, LAB)
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------

@@ -119,6 +119,13 @@ def test_a_promotion_is_one_commit_and_its_event_names_who_decided(bench: Bench)
     }
 
 
+def test_a_bundle_with_several_promoted_nodes_verifies(bench: Bench) -> None:
+    for number in range(3):
+        promote(bench, put(bench), path=f"concepts/rye-{number}")
+    assert bench.read("okf.list", {})["count"] == 3
+    assert issues(bench) == []
+
+
 @pytest.mark.proves("okf-90")
 @pytest.mark.fault_class(11)
 def test_the_same_promotion_under_the_same_key_happens_once(bench: Bench) -> None:
