@@ -22,6 +22,8 @@ EDGE_WORDS = (b"supersede", *(key.encode() for key in ("informs", "led_to", "dec
 """Of which a file has one that has edges of these kinds, whatever the case."""
 CURSOR_FORM = "okf-1"
 DIGEST_HEX_CHARS = 32
+SECRETS_MAX = 1000
+"""Digests of ids in a cursor, which has 64 KiB."""
 
 
 class Decision(Enum):
@@ -96,22 +98,30 @@ def digest_of(files: Iterable[tuple[str, str]]) -> str:
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """How far an import came that came to its end: the digest of what the store had then, and how many bytes of the
-    ledger it had read, with their digest."""
+    ledger it had read, with their digest. `secrets` are digests of the ids of nodes that stayed outside, by which the
+    store knows what not to tell of without knowing it."""
 
     listing: str
     ledger_bytes: int = 0
     ledger_digest: str = ""
+    secrets: frozenset[str] = frozenset()
 
     def written(self) -> str:
-        return f"{CURSOR_FORM}:{self.listing}:{self.ledger_bytes}:{self.ledger_digest}"
+        secrets = ",".join(sorted(self.secrets)[:SECRETS_MAX])
+        return f"{CURSOR_FORM}:{self.listing}:{self.ledger_bytes}:{self.ledger_digest}:{secrets}"
 
     @classmethod
     def read(cls, text: str | None) -> Cursor | None:
         """`None` for what another program wrote."""
         parts = (text or "").split(":")
-        if len(parts) != 4 or parts[0] != CURSOR_FORM or not parts[2].isdecimal():
+        if len(parts) != 5 or parts[0] != CURSOR_FORM or not parts[2].isdecimal():
             return None
-        return cls(parts[1], int(parts[2]), parts[3])
+        return cls(parts[1], int(parts[2]), parts[3], frozenset(filter(None, parts[4].split(","))))
+
+
+def secret_digest(node_id: str) -> str:
+    """Of the id of a node, in whatever case."""
+    return hashlib.sha256(node_id.casefold().encode(errors="surrogatepass")).hexdigest()[:DIGEST_HEX_CHARS]
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Literal
 
 from memoree.okf.frontmatter import Entry
 from memoree.okf.ids import SUFFIX
+from memoree.okf.links import links as links_in
 
 KeyClass = Literal["edge", "board", "hygiene", "unknown"]
 
@@ -31,7 +32,6 @@ _KIND_OF = {key: kind for kind, keys in _KINDS.items() for key in keys}
 _REVERSED = "spawned_by"
 _BOARD = "next"
 
-_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]*`")
 
@@ -75,7 +75,7 @@ def resolved(target: str, *, folder: str = "") -> str | None:
 def links(body: str) -> Iterator[str]:
     """Targets of the body's links to Markdown files, as written and in order; what is code holds none."""
     prose = _INLINE_CODE.sub("", _FENCE.sub("", body))
-    return (target for _, target in _LINK.findall(prose) if target.endswith(SUFFIX))
+    return (link.target for link in links_in(prose, spaced=False) if link.target.endswith(SUFFIX))
 
 
 def entries(value: Entry | dict[str, Entry] | None) -> list[str]:

@@ -22,7 +22,17 @@ from memoree.okf import bundle, indexing, ledger_lines
 from memoree.okf.bundle import File, Findings, Tiers
 from memoree.okf.ids import SUFFIX, InvalidId, id_of, safe_id
 from memoree.okf.node import INBOX, SECRET, Node, parse
-from memoree.okf.plan import Cursor, Decision, Listing, Stored, StoredEdge, digest_of, edges_of, may_have_edges
+from memoree.okf.plan import (
+    Cursor,
+    Decision,
+    Listing,
+    Stored,
+    StoredEdge,
+    digest_of,
+    edges_of,
+    may_have_edges,
+    secret_digest,
+)
 
 SOURCE_KIND = "okf"
 ITEM_KIND = "okf.node"
@@ -392,7 +402,8 @@ class _Import:
         """Say how the source is, unless it is known."""
         if source is None or self._wishes.dry_run:
             return
-        cursor = Cursor(digest_of(self._now.items()), *reached).written()
+        secrets = frozenset(map(secret_digest, self._secret_ids))
+        cursor = Cursor(digest_of(self._now.items()), *reached, secrets).written()
         is_well = self._report.is_complete and not self._findings.unreadable and not self._findings.escaping
         health = "healthy" if is_well else "degraded"
         if not self._report.has_changed_the_store and source.get("cursor") == cursor and source.get("health") == health:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
+from memoree.okf.links import without_targets
 from memoree.okf.node import Node
 
 _TOKEN = re.compile(r"(?:[^\W_]|-)+")
 _WORD = re.compile(r"[^\W_]+")
 _CYRILLIC = re.compile(r"[а-яё]")
-_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _FENCE = re.compile(r"```.*?```", re.DOTALL)
 TOKEN_UNITS_MIN = 2
 """UTF-16 code units."""
@@ -28,7 +28,7 @@ _TOPIC_DESCRIPTION_CHARS = 80
 
 def document(node: Node) -> str:
     """The text of a node that a search sees: title, description, tags and body, a line each."""
-    body = " ".join(_FENCE.sub(" ", _LINK.sub(r"\1", node.body)).split())
+    body = " ".join(_FENCE.sub(" ", without_targets(node.body)).split())
     return "\n".join(part for part in (node.title, node.description, ", ".join(node.tags), body) if part)
 
 

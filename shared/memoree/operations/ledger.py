@@ -4,6 +4,7 @@ An event is an audit event of its own. Nothing about a secret node is ever read 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any
 
@@ -16,7 +17,9 @@ from memoree.database import okf
 from memoree.envelope import WireModel, bounded
 from memoree.okf import detectors, ledger
 from memoree.okf.hygiene import Activity
+from memoree.okf.ids import id_of
 from memoree.okf.ledger import ACTION_BYTES_MAX, REFERENCE_BYTES_MAX, TOPIC_BYTES_MAX, Event
+from memoree.okf.plan import Cursor, secret_digest
 from memoree.operations import okf_nodes
 from memoree.operations.call import Call
 from memoree.operations.registry import EXTENSION, mutation, read
@@ -116,7 +119,7 @@ def append(tx: Transaction, call: Call[LedgerAppend]) -> Applied:
 def status(view: View, call: Call[EmptyInput]) -> LedgerStatus:
     """What each topic stands at; goes through all of the project's ledger."""
     events = (_event(payload) for payload in rows.every(view.db, call.owner))
-    found = ledger.summary(ledger.visible(events, secret_ids(view, call.owner)))
+    found = ledger.summary(_visible(view, call.owner, events))
     return LedgerStatus(
         topics=[topic.to_json() for topic in found.topics],
         openFailures=[failure.told() for failure in found.open_failures],
@@ -128,8 +131,7 @@ def read_topic(view: View, call: Call[LedgerRead]) -> LedgerEvents:
     wanted = call.input
     topic = wanted.topic.strip()
     payloads = rows.of_topic(view.db, call.owner, topic, most=wanted.limit)
-    events = ledger.visible(map(_event, payloads), secret_ids(view, call.owner))
-    told = [event.told() for event in events]
+    told = [event.told() for event in _visible(view, call.owner, map(_event, payloads))]
     return LedgerEvents(topic=topic, count=len(told), events=told)
 
 
@@ -162,6 +164,17 @@ def secret_ids(view: View, owner: Owner) -> AbstractSet[str]:
     hidden = okf.of_tiers(view.db, bundle.row_id, [okf.SECRET])
     found = (okf.by_row(view.db, row_id) for row_id in hidden)
     return {row.node_id for row in found if row is not None}
+
+
+def _visible(view: View, owner: Owner, events: Iterable[Event]) -> Iterator[Event]:
+    """Without those that tell of a secret node, be it one that an import left where it was (SEC-7)."""
+    bundle = okf_nodes.bundle_of(view, owner)
+    cursor = None if bundle is None else Cursor.read(bundle.cursor)
+    left_out = frozenset() if cursor is None else cursor.secrets
+    for event in ledger.visible(events, secret_ids(view, owner)):
+        named = (id_of(each.strip()) for each in (event.topic, event.artifact, event.ref) if each)
+        if not any(secret_digest(each) in left_out for each in named):
+            yield event
 
 
 def instant_ms(stored: str) -> int:
