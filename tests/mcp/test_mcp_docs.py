@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -20,7 +19,9 @@ from memoree.cli.commands import COMMANDS
 from memoree.mcp.tools import AGENT_TOOLS, BUNDLE_TOOLS
 from memoree.operations.registry import operation
 
-PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "mcp.md").read_text()
+README = (ROOT / "README.md").read_text()
 OPERATIONS = {
     "memory_retrieve": ["memory.retrieve"],
     "memory_remember": ["artifact.put", "claim.assert"],
@@ -44,8 +45,8 @@ OPERATIONS = {
 }
 
 
-def block(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+def block(language: str, text: str = PAGE) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
     return found
 
 
@@ -69,21 +70,45 @@ def newcomer(tmp_path: Path) -> dict[str, str]:
     return environment
 
 
-def test_the_server_entry_starts_a_server(tmp_path: Path, newcomer: dict[str, str]) -> None:
-    (entry,) = json.loads(block("json"))["mcpServers"].values()
+def started(document: str, environment: dict[str, str], project: Path) -> Model:
+    """A client of the server that a host finds in such a document."""
+    (entry,) = json.loads(document)["mcpServers"].values()
     parameters = StdioServerParameters(
-        command=entry["command"], args=entry["args"], env={**newcomer, **entry["env"]}, cwd=tmp_path / "my-project"
+        command=entry["command"], args=entry["args"], env={**environment, **entry.get("env", {})}, cwd=project
     )
 
-    def connecting() -> Callable[[AsyncExitStack], Awaitable[Client]]:
-        async def connect(stack: AsyncExitStack) -> Client:
-            return await stack.enter_async_context(Client(stdio_client(parameters)))
+    async def connect(stack: AsyncExitStack) -> Client:
+        return await stack.enter_async_context(Client(stdio_client(parameters)))
 
-        return connect
+    return Model(connect)
 
-    with Model(connecting()) as model:
+
+def test_the_server_entry_starts_a_server(tmp_path: Path, newcomer: dict[str, str]) -> None:
+    with started(block("json"), newcomer, tmp_path / "my-project") as model:
         told = model.ok("memory_ledger_append", topic="kiln", phase="start", action="lit")
         assert told["actor"] == "claude-code"
+
+
+@pytest.mark.fault_class(7)
+def test_what_the_readme_installs_is_a_memory_that_the_shell_shares(tmp_path: Path, newcomer: dict[str, str]) -> None:
+    project = tmp_path / "my-project"
+    section = README.partition("## Give it to an agent\n")[2].partition("\n## ")[0]
+    typed = [line.removeprefix("$ ") for line in block("console", section).splitlines()]
+    assert typed[-1] == "cat .mcp.json"
+    printed = subprocess.run(
+        ["bash", "-euc", "\n".join([f"{typed[0]} >&2", typed[1]])],
+        cwd=project,
+        env=newcomer,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    with started(printed, newcomer, project) as model:
+        text = "The glaze for the tall vases is celadon."
+        model.ok("memory_remember", text=text, claims=[{"statement": text, "quote": "celadon"}])
+    line = ["memoree", "recall", "which glaze do the tall vases get", "--json"]
+    answer = subprocess.run(line, cwd=project, env=newcomer, check=True, capture_output=True, text=True).stdout
+    assert [claim["statement"] for claim in json.loads(answer)["result"]["claims"]] == [text]
 
 
 def test_the_program_prints_what_the_page_says(tmp_path: Path, newcomer: dict[str, str]) -> None:

@@ -14,12 +14,11 @@ import orjson
 from pydantic import BaseModel, Field
 
 from memoree.database import artifacts as artifact_rows
-from memoree.database import relations
 from memoree.database.artifacts import Artifact, Revision
 from memoree.database.events import Change
 from memoree.database.inbox import PROMOTED, REJECTED, EntryRow, State
 from memoree.database.okf import CANON
-from memoree.database.relations import Edge, Relation
+from memoree.database.relations import Edge
 from memoree.database.sources import Source
 from memoree.envelope import WireModel, bounded, length
 from memoree.errors import Code, MemoreeError, invalid, not_found, shown
@@ -35,6 +34,7 @@ from memoree.operations.content import ArtifactContent
 from memoree.operations.context import require_write_scope
 from memoree.operations.inbox import entry, is_same_person, text_of, undecided
 from memoree.operations.registry import EXTENSION, mutation
+from memoree.operations.relations import join
 from memoree.operations.shapes import Actor, EntityId, ExternalId
 from memoree.operations.view import Applied, Transaction, View
 
@@ -229,21 +229,9 @@ def _made(
     also: Sequence[Change] = (),
 ) -> Applied:
     """The edge from what was made to the entry, the entry's end, and the one event that tells of all of it."""
-    wanted, owner = call.input, bundle.owner
+    wanted = call.input
     edge = Edge("artifact", made.artifact_id, "derived_from", "artifact", artifact.artifact_id)
-    relation = Relation(
-        relation_id=tx.new_id("rel"),
-        **edge._asdict(),
-        metadata=orjson.dumps({"okf_key": okf_key}).decode(),
-        created_at=tx.now,
-        row_id=tx.commit_seq,
-        workspace_id=owner.workspace_id,
-        project_id=owner.project_id,
-        task_id=owner.task_id,
-        component=owner.component,
-    )
-    relations.insert(tx.db, relation)
-    tx.sum.add(relations.entry(relation))
+    relation = join(tx, bundle.owner, edge, {"okf_key": okf_key})
     forgotten = tombstone(tx, artifact, reason)
     payload: dict[str, Any] = {**edge._asdict(), "path": path_of(node_id)}
     if wanted.override_reason is not None:

@@ -7,14 +7,13 @@ import base64
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import orjson
 from pydantic import Field, model_validator
 
 from memoree.database import artifacts, okf, okf_files
 from memoree.database import relations as relation_rows
 from memoree.database.okf import CANON, RESERVED, NodeRow
 from memoree.database.okf_files import FileRow
-from memoree.database.relations import Edge, Relation
+from memoree.database.relations import Edge
 from memoree.database.sources import Source
 from memoree.envelope import WireModel
 from memoree.errors import not_found
@@ -32,7 +31,7 @@ from memoree.operations.call import Call
 from memoree.operations.context import require_write_scope
 from memoree.operations.okf_search import Payload
 from memoree.operations.registry import EXTENSION, mutation, read
-from memoree.operations.relations import RelationAcknowledgement, RelationRecord
+from memoree.operations.relations import RelationAcknowledgement, RelationRecord, join
 from memoree.operations.view import Applied, Transaction, View
 
 FILES, VALIDATE, LINKS, RELATE = "okf.files", "okf.validate", "okf.links", "okf.relate"
@@ -201,23 +200,6 @@ def relate(tx: Transaction, call: Call[OkfRelate]) -> Applied:
     edge = Edge("artifact", source, wanted.relation, "artifact", target)
     if (existing := relation_rows.of_edge(tx.db, edge)) is not None:
         return Applied(RelationRecord.of(existing), existing.row_id, created=False)
-    owner = bundle.owner
-    relation = Relation(
-        relation_id=tx.new_id("rel"),
-        source_type=edge.source_type,
-        source_id=edge.source_id,
-        relation=edge.relation,
-        target_type=edge.target_type,
-        target_id=edge.target_id,
-        metadata=orjson.dumps({"okf_key": wanted.key, "okf_kind": wanted.kind}).decode(),
-        created_at=tx.now,
-        row_id=tx.commit_seq,
-        workspace_id=owner.workspace_id,
-        project_id=owner.project_id,
-        task_id=owner.task_id,
-        component=owner.component,
-    )
-    relation_rows.insert(tx.db, relation)
-    tx.sum.add(relation_rows.entry(relation))
+    relation = join(tx, bundle.owner, edge, {"okf_key": wanted.key, "okf_kind": wanted.kind})
     commit_seq = tx.record_event(RELATE, "relation", relation.relation_id, payload=edge._asdict())
     return Applied(RelationRecord.of(relation), commit_seq)

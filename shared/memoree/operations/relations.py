@@ -139,6 +139,24 @@ def _ends_are_in_write_scope(view: View, call: Call[RelationPut]) -> None:
         require_write_scope(call, _owner(view, entity_type, entity_id), f"{entity_type} {shown(entity_id)}")
 
 
+def join(tx: Transaction, owner: Owner, edge: Edge, metadata: dict[str, Any]) -> Relation:
+    """A new relation, which does not exist yet. The caller records the event."""
+    relation = Relation(
+        relation_id=tx.new_id("rel"),
+        **edge._asdict(),
+        metadata=orjson.dumps(metadata).decode(),
+        created_at=tx.now,
+        row_id=tx.commit_seq,
+        workspace_id=owner.workspace_id,
+        project_id=owner.project_id,
+        task_id=owner.task_id,
+        component=owner.component,
+    )
+    rows.insert(tx.db, relation)
+    tx.sum.add(rows.entry(relation))
+    return relation
+
+
 @mutation(
     "relation.put",
     position=16,
@@ -153,24 +171,7 @@ def put(tx: Transaction, call: Call[RelationPut]) -> Applied:
         _refuse_other_metadata(existing, call.input.metadata)
         return Applied(RelationRecord.of(existing), existing.row_id, created=False)
     live = _live_claims(tx, edge) if edge.relation in ("contradicts", "supersedes") else ()
-    owner = call.owner
-    relation = Relation(
-        relation_id=tx.new_id("rel"),
-        source_type=edge.source_type,
-        source_id=edge.source_id,
-        relation=edge.relation,
-        target_type=edge.target_type,
-        target_id=edge.target_id,
-        metadata=orjson.dumps(call.input.metadata).decode(),
-        created_at=tx.now,
-        row_id=tx.commit_seq,
-        workspace_id=owner.workspace_id,
-        project_id=owner.project_id,
-        task_id=owner.task_id,
-        component=owner.component,
-    )
-    rows.insert(tx.db, relation)
-    tx.sum.add(rows.entry(relation))
+    relation = join(tx, call.owner, edge, call.input.metadata)
     commit_seq = tx.record_event(
         "relation.put",
         "relation",
