@@ -27,7 +27,7 @@ def notes(project: Shell) -> Shell:
         file = project.cwd / "notes" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    assert project.run("okf", "store", "import", "notes").status == 0
+    assert project.run("okf", "import", "notes").status == 0
     return project
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memoree.okf.answer_text import CLOSING_HEADING
@@ -282,6 +282,7 @@ def test_any_configuration_is_merged_and_comes_back(
         assert (json.loads(back) if back else {}) == others
 
 
+@example(b"\r", "a").via("its last line and the block's blank one look like a carriage return and a line feed")
 @given(st.binary(max_size=200).filter(lambda data: b"memoree:" not in data), st.text(max_size=60))
 def test_a_block_leaves_any_file_as_it_was(data: bytes, text: str) -> None:
     put = blocks.put(data, text.encode(errors="replace").decode(), blocks.MARKDOWN)

@@ -36,15 +36,15 @@ def test_a_bundle_goes_into_a_running_stack_and_comes_out_as_it_was(
 ) -> None:
     root = tmp_path / "bundle"
     files = written(root, 40)
-    first = result_of(stack, tenant, "okf", "store", "import", root)
+    first = result_of(stack, tenant, "okf", "import", root)
     assert (first["created"], first["relations"], first["secrets"], first["problems"]) == (40, 39, 1, {})
-    again = result_of(stack, tenant, "okf", "store", "import", root)
+    again = result_of(stack, tenant, "okf", "import", root)
     assert (again["unchanged"], again["commands"]) == (40, 0)
     (root / "concepts/n3.md").unlink()
     (root / "concepts/n5.md").write_bytes(files["concepts/n5.md"] + b"more\n")
-    changed = result_of(stack, tenant, "okf", "store", "import", root)
+    changed = result_of(stack, tenant, "okf", "import", root)
     assert (changed["created"], changed["revised"], changed["withdrawn"]) == (0, 1, 1)
-    exported = result_of(stack, tenant, "okf", "store", "export", tmp_path / "out")
+    exported = result_of(stack, tenant, "okf", "export", tmp_path / "out")
     assert exported["file_count"] == 41  # and the index and the log
     out = {file.name: file.read_bytes() for file in (tmp_path / "out" / "concepts").iterdir()}
     assert out == {file.name: file.read_bytes() for file in (root / "concepts").iterdir() if file.name != "key.md"}

@@ -42,7 +42,7 @@ class Site:
             store.close()
 
     def take_in(self) -> None:
-        done = self.shell.run("okf", "store", "import", str(self.files), "--include-mirror")
+        done = self.shell.run("okf", "import", str(self.files), "--include-mirror")
         assert done.returncode in (0, 1), done.stdout + done.stderr
 
 

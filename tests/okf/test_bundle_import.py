@@ -185,7 +185,7 @@ def test_imports_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     writers = []
     for at in range(4):
         source = write(tmp_path / f"source{at}", {f"n{at}-{each}.md": node() for each in range(5)})
-        line = [program, "okf", "import", source, "--root", root]
+        line = [program, "okf", "adopt", source, "--root", root]
         writers.append(subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     assert [writer.wait(60) for writer in writers] == [0] * 4
     written = b"".join(tree(root / "inbox").values())

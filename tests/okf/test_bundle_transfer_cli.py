@@ -1,4 +1,4 @@
-"""`memoree okf export` and `memoree okf import`, as they are typed."""
+"""`memoree okf share` and `memoree okf adopt`, as they are typed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def root(tmp_path: Path) -> Path:
 def test_a_dry_run_and_a_refusal_write_nothing(okf: Okf, tmp_path: Path, root: Path) -> None:  # noqa: F811
     full = write(tmp_path / "full", {"mine.txt": "mine"})
     before = tree(tmp_path)
-    done = okf("export", tmp_path / "new" / "deep", "--root", root, "--dry-run")
+    done = okf("share", tmp_path / "new" / "deep", "--root", root, "--dry-run")
     assert (done.status, done.lines[0]) == (0, f"would export 3 files to {tmp_path}/new/deep")
-    assert okf("export", full, "--root", root, "--dry-run").status == 0
-    okf("export", full, "--root", root).refused("is not empty: it holds 'mine.txt'")
-    okf("export", root / "out", "--root", root).refused("inside the bundle")
-    okf("export", tmp_path / "new", "--root", root, "--visibility", "secret").refused("visibility: one of")
-    okf("export", "--root", root).refused("DIRECTORY")
+    assert okf("share", full, "--root", root, "--dry-run").status == 0
+    okf("share", full, "--root", root).refused("is not empty: it holds 'mine.txt'")
+    okf("share", root / "out", "--root", root).refused("inside the bundle")
+    okf("share", tmp_path / "new", "--root", root, "--visibility", "secret").refused("visibility: one of")
+    okf("share", "--root", root).refused("DIRECTORY")
     assert tree(tmp_path) == before
     assert not (tmp_path / "new").exists()
 
@@ -35,7 +35,7 @@ def test_a_dry_run_and_a_refusal_write_nothing(okf: Okf, tmp_path: Path, root: P
 @pytest.mark.proves("okf-101")
 @needs_golden
 def test_an_export_of_the_golden_bundle_holds_no_hidden_word(okf: Okf, tmp_path: Path) -> None:  # noqa: F811
-    done = okf("export", tmp_path / "out", "--root", BUNDLE, "--json")
+    done = okf("share", tmp_path / "out", "--root", BUNDLE, "--json")
     data = done.envelope("export")
     assert data["leftOut"] == {"reserved name": 1, "secret": 1}
     written = tree(tmp_path / "out")
@@ -48,15 +48,15 @@ def test_an_export_of_the_golden_bundle_holds_no_hidden_word(okf: Okf, tmp_path:
 @pytest.mark.proves("okf-104")
 def test_an_import_with_refusals_succeeds_and_a_wrong_line_does_not(okf: Okf, tmp_path: Path, root: Path) -> None:  # noqa: F811
     source = write(tmp_path / "source", {"concepts/a.md": node(), "concepts/b.md": node(), "bare.md": "x"})
-    done = okf("import", source, "--root", root, "--into", "concepts")
+    done = okf("adopt", source, "--root", root, "--into", "concepts")
     assert (done.status, done.stdout) == (0, "imported concepts/a.md\n")
     assert done.stderr.splitlines() == [
         "⚠ bare.md is not imported: it has no front matter",
         "⚠ concepts/b.md is not imported: there is such a node already",
     ]
-    data = okf("import", source, "--root", root, "--json").envelope("import")
+    data = okf("adopt", source, "--root", root, "--json").envelope("import")
     assert len(data["written"]) == 2
     assert data["refused"] == [{"path": "bare.md", "reason": "it has no front matter"}]
-    okf("import", source, "--root", root, "--into", "canon").refused("--into: one of inbox, concepts")
-    okf("import", tmp_path / "gone", "--root", root).refused("does not exist")
-    okf("import", "--root", root).refused("DIRECTORY")
+    okf("adopt", source, "--root", root, "--into", "canon").refused("--into: one of inbox, concepts")
+    okf("adopt", tmp_path / "gone", "--root", root).refused("does not exist")
+    okf("adopt", "--root", root).refused("DIRECTORY")

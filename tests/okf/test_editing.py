@@ -207,7 +207,7 @@ def test_a_relation_of_the_same_name_is_another_field() -> None:
     [
         (b"# no fields\n", "no front matter"),
         (b"", "no front matter"),
-        (b"---\ntype: Task\n", "does not end"),
+        (b"---\ntype: Task\n", "does not begin or end"),
         (b"---\ntype: [a\n: : :\n---\n", "cannot be read"),
         (b"---\n{type: Task, status: backlog}\n---\n", "by hand"),
         (b"---\n- a\n---\n", "cannot be"),

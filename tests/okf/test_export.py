@@ -33,7 +33,7 @@ class Program:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOREE_")}
         environment |= {"MEMOREE_HOME": str(self.home), "MEMOREE_CONTEXT": json.dumps(CONTEXT["context"])}
         done = subprocess.run(
-            [PROGRAM, "okf", "store", *line], env=environment, capture_output=True, timeout=SECONDS_MAX, check=False
+            [PROGRAM, "okf", *line], env=environment, capture_output=True, timeout=SECONDS_MAX, check=False
         )
         answer = json.loads(done.stdout)
         return done.returncode, answer["result"] if answer["ok"] else answer["error"]

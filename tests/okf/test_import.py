@@ -244,6 +244,18 @@ def test_a_file_that_becomes_secret_is_withdrawn(store: Store, tmp_path: Path) -
     assert store.imported(root).commands == 0
 
 
+def test_a_secret_does_not_take_away_what_was_made_in_the_store_under_its_path(store: Store, tmp_path: Path) -> None:
+    root = write(tmp_path / "bundle", THREE)
+    store.imported(root)
+    text = node("Shed")
+    entry = store.tell("inbox.put", content="the shed is locked", actor="agent")["entry_id"]
+    store.tell("inbox.promote", entry_id=entry, path="concepts/shed", content=text, approved_by="owner")
+    write(root, {"concepts/shed.md": node("Shed", visibility="secret")})
+    report = store.imported(root)
+    assert (report.conflicts, report.withdrawn, report.is_complete) == (["concepts/shed.md"], 0, False)
+    assert store.files()["concepts/shed.md"] == text.encode()
+
+
 def test_an_event_about_a_secret_stays_too(store: Store, tmp_path: Path) -> None:
     event = {"ts": "2026-05-01T00:00:00Z", "phase": "step", "status": "ok", "action": "looked", "actor": "me"}
     topics = ("concepts/a", "concepts/key", "secret/other", "deep/secret/third")

@@ -142,9 +142,9 @@ def test_exactly_the_pairs_of_the_reference_contradict_each_other() -> None:
         and nodes[row.node_id]
     ]
     found = [
-        {"a": one.node_id, "b": other.node_id, "type": one.type, "score": ranking.alike(one, other)}
+        {"a": one.node_id, "b": other.node_id, "type": one.type, "score": view.alike(one, other)}
         for one, other in combinations(alive, 2)
-        if ranking.alike(one, other) >= ranking.SAME_TOPIC_MIN
+        if view.alike(one, other) >= ranking.SAME_TOPIC_MIN
     ]
     assert found == vectors("contradictions")
 

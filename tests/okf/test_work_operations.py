@@ -15,10 +15,10 @@ from memoree.errors import MemoreeError
 from memoree.jobs.tenancy import CONTEXT
 from memoree.okf.node import Node, parse
 from memoree.operations.call import validate
-from memoree.verification import bundles, erasures, sources
 from operations.bench import LAB, Bench, Json, disagreements, text
 
 from .golden import BUNDLE, expected, needs_golden
+from .inbox_support import issues
 
 OTHER = LAB | {"project_id": "prj_other"}
 TASK = """---
@@ -95,7 +95,7 @@ class Store:
         """The sum of the rows is what it says, and the audit log tells of all of them."""
         assert integrity.recompute(self.bench.db) == self.bench.meta().integrity
         assert disagreements(self.bench.db) == []
-        assert [*sources.issues(self.bench.db), *bundles.issues(self.bench.db), *erasures.issues(self.bench.db)] == []
+        assert issues(self.bench) == []
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def okf(path: Path, include_mirror: bool, allow_empty: bool, **options: Any) -> 
     """Deliver a bundle of OKF files.
 
     One item per node, under its path. Secrets and the inbox are left out. A project has one bundle, and what is
-    delivered takes the place of what was edited in the store: `memoree okf store import` asks first.
+    delivered takes the place of what was edited in the store: `memoree okf import` asks first.
     """
     from memoree.connectors.okf import OkfConnector
 

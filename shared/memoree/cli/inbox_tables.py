@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,28 +11,33 @@ from rich.text import Text
 from memoree.cli import terminal
 from memoree.cli.terminal import facts, heading, indented, listed, note, one_piece
 
-COLUMNS = ("state", "agent", "written_at", "title", "labels", "entry_id")
+Record = Mapping[str, Any]
 
 
-def entries(result: Mapping[str, Any]) -> RenderableType:
-    rows = [[each.get(name, "") for name in COLUMNS] for each in result["entries"]]
-    return listed([terminal.table(COLUMNS, rows)] if rows else [], result, "next_before_commit_seq")
+def entries(result: Record) -> RenderableType:
+    return listed((Group(*_about(each)) for each in result["entries"]), result, "next_before_commit_seq")
 
 
-def entry(result: Mapping[str, Any]) -> RenderableType:
-    labels = ", ".join(result["labels"])
+def entry(result: Record) -> RenderableType:
     return Group(
-        heading(result.get("title", "(untitled)"), result["state"]),
-        one_piece(result["entry_id"]),
-        facts(
-            f"by {result['agent']}",
-            result["written_at"],
-            f"{result['size_bytes']} bytes",
-            f"about {result['target']}" if "target" in result else None,
-        ),
-        *([note(f"looks like an instruction: {labels}")] if labels else []),
-        *([indented(result["reason"])] if "reason" in result else []),
+        *_about(result),
         note(result["notice"]),
         Text(""),
         Text(terminal.visible(result["content"])),
     )
+
+
+def _about(entry: Record) -> Iterator[RenderableType]:
+    """All but what it says."""
+    yield heading(entry.get("title", "(untitled)"), entry["state"])
+    yield one_piece(entry["entry_id"])
+    yield facts(
+        f"by {entry['agent']}",
+        entry["written_at"],
+        f"{entry['size_bytes']} bytes",
+        f"about {entry['target']}" if "target" in entry else None,
+    )
+    if entry["labels"]:
+        yield note(f"looks like an instruction: {', '.join(entry['labels'])}")
+    if "reason" in entry:
+        yield indented(entry["reason"])

@@ -30,7 +30,10 @@ def append(
     ref: str | None,
     idempotency_key: str | None,
 ) -> int:
-    """Append one event: what was done on a topic, which may be the id of a node."""
+    """Append one event: what was done on a topic, which may be the id of a node.
+
+    MEMOREE_ACTOR says who did it.
+    """
     given = {
         "topic": topic,
         "action": action,

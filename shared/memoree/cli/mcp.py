@@ -33,7 +33,8 @@ def mcp_command(profile: str) -> int:
     """Serve the Model Context Protocol to the client that starts this command.
 
     It works in the context of the current directory, on the store that --endpoint names, or on the one in the data
-    directory. MEMOREE_ACTOR says which agent it is whose writes these are.
+    directory. MEMOREE_ACTOR says which agent it is whose writes these are. Standard output is the client's: typed in a
+    terminal, it waits for requests.
     """
     try:
         _serve(current_invocation(), profile)

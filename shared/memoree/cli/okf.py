@@ -5,6 +5,10 @@ from __future__ import annotations
 from memoree.cli.parsing import LazyGroup
 
 COMMANDS = {
+    "import": "memoree.cli.okf_store:import_",
+    "export": "memoree.cli.okf_store:export_",
+    "watch": "memoree.cli.okf_store:watch",
+    "compile": "memoree.cli.okf_compile:compile_",
     "recall": "memoree.cli.okf_files:recall",
     "list": "memoree.cli.okf_files:list_",
     "type": "memoree.cli.okf_files:type_",
@@ -18,17 +22,15 @@ COMMANDS = {
     "forget": "memoree.cli.okf_work:forget",
     "consolidate": "memoree.cli.okf_work:consolidate",
     "ledger": "memoree.cli.okf_work:ledger",
-    "export": "memoree.cli.okf_transfer:export_",
-    "import": "memoree.cli.okf_transfer:import_",
-    "store": "memoree.cli.okf_store:store",
-    "watch": "memoree.cli.okf_store:watch",
-    "compile": "memoree.cli.okf_compile:compile_",
+    "share": "memoree.cli.okf_transfer:share",
+    "adopt": "memoree.cli.okf_transfer:adopt",
 }
 """In the order of `memoree okf --help`."""
 
-HELP = """Search, check and copy bundles of Markdown files.
+HELP = """Bundles of Markdown files: into the store and out of it, or as they are.
 
-The bundle is the directory that --root names, else OKF_ROOT, else the current one; no store is needed.
+`import`, `export`, `watch` and `compile` work on the store, in the project of the current directory. All others need
+none: their bundle is the directory that --root names, else OKF_ROOT, else the current one.
 """
 
-okf = LazyGroup("okf", help=HELP, short_help="Search, check and copy bundles of Markdown files.", lazy=COMMANDS)
+okf = LazyGroup("okf", help=HELP, short_help="Bundles of Markdown files, in the store or as they are.", lazy=COMMANDS)

@@ -1,4 +1,4 @@
-"""`memoree okf store` and `memoree okf watch`: bundles of files into the store, and out of it (OKF contract §8)."""
+"""`memoree okf import`, `export` and `watch`: bundles of files into the store, and out of it (OKF contract §8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memoree.cli.parsing import Command, Function, Group, current_invocation
+from memoree.cli.parsing import Command, Function, current_invocation
 from memoree.errors import Code, MemoreeError
 
 if TYPE_CHECKING:
@@ -37,12 +37,7 @@ def _import_options(function: Function) -> Function:
     return function
 
 
-@click.group("store", cls=Group)
-def store() -> None:
-    """Bring a directory into the store, and out of it."""
-
-
-@store.command("import")
+@click.command("import", cls=Command)
 @click.argument("directory", metavar="DIR", type=_directory)
 @_import_options
 @click.option("--dry-run", is_flag=True, help="Send nothing; tell what would be sent.")
@@ -50,8 +45,8 @@ def import_(directory: Path, dry_run: bool, **options: Any) -> int:
     """Bring the store to what DIR holds.
 
     New and changed files are delivered, deleted ones withdrawn; a directory that did not change sends nothing. Secrets
-    and the inbox never leave DIR. What was edited in the store is not overwritten. Run it again after any
-    interruption.
+    and the inbox never leave DIR, nor does a file whose front matter or visibility cannot be understood. What was
+    edited in the store is not overwritten. Run it again after any interruption.
 
     The exit status is 1 when something could not be taken; what and why is said.
     """
@@ -62,7 +57,7 @@ def import_(directory: Path, dry_run: bool, **options: Any) -> int:
     return _told(report, dry_run=dry_run)
 
 
-@store.command("export")
+@click.command("export", cls=Command)
 @click.argument("directory", metavar="DIR", type=_directory)
 @click.option(
     "--visibility",
@@ -191,5 +186,7 @@ def _told(found: Report, *, dry_run: bool) -> int:
             say(f"refused {path}: {reason}")
         for note in found.notes:
             say(f"note: {note}")
+        if found.secrets:
+            say(f"note: files that stay outside the store, secret or in the inbox: {found.secrets}")
     report({**found.to_json(), "dry_run": dry_run})
     return 0 if found.is_complete else INCOMPLETE_STATUS

@@ -1,4 +1,4 @@
-"""`memoree okf export` and `memoree okf import`: bundles as files, without a store (OKF contract §8.1, §8.2)."""
+"""`memoree okf share` and `memoree okf adopt`: bundles as files, without a store (OKF contract §8.1, §8.2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from memoree.cli.okf_line import (
 DESTINATIONS = ("inbox", "concepts")
 
 
-@click.command("export", cls=BundleCommand)
+@click.command("share", cls=BundleCommand)
 @click.argument("directory")
 @root_option
 @click.option("--visibility", default="internal", show_default=True, metavar="public|internal", help="What may leave.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; tell what would be.")
 @click.option("--to-gbrain", is_flag=True, help="In gbrain's form, which holds less than OKF.")
-def export_(directory: str, root: str | None, compat: bool, visibility: str, dry_run: bool, to_gbrain: bool) -> int:
+def share(directory: str, root: str | None, compat: bool, visibility: str, dry_run: bool, to_gbrain: bool) -> int:
     """Write what may be shared of a bundle into DIRECTORY, which must be new or empty.
 
     Secrets, mirrors and the inbox never leave.
@@ -50,14 +50,15 @@ def export_(directory: str, root: str | None, compat: bool, visibility: str, dry
     return 0
 
 
-@click.command("import", cls=BundleCommand)
+@click.command("adopt", cls=BundleCommand)
 @click.argument("directory")
 @root_option
 @click.option("--into", default="inbox", show_default=True, metavar="inbox|concepts", help="As raw notes, or as nodes.")
-def import_(directory: str, root: str | None, compat: bool, into: str) -> int:
+def adopt(directory: str, root: str | None, compat: bool, into: str) -> int:
     """Take the nodes of DIRECTORY into a bundle; nothing there is ever overwritten.
 
-    Files that are no nodes, that are secret or whose path is taken are told of and passed over.
+    Files that are no nodes, that are secret or whose path is taken are told of and passed over. This copies files;
+    `memoree okf import` is what brings a directory into the store.
     """
     from memoree.okf import bundle, detectors, importing
 

@@ -14,7 +14,7 @@ Record = Mapping[str, Any]
 
 GAPS: Mapping[str, Callable[[Record], str]] = {
     "no_hits": lambda gap: "nothing was found",
-    "set_aside": lambda gap: f"not read: {gap['path']}, {gap['title']}",
+    "set_aside": lambda gap: ", ".join(filter(None, (f"not read: {gap['path']}", gap["title"]))),
     "hits_left_out": lambda gap: f"hits that did not fit into the budget: {gap['count']}",
     "unmatched_words": lambda gap: f"words of the question that no node has: {', '.join(gap['words'])}",
     "cut": lambda gap: f"shown in part: {gap['path']}, {gap['tokens_left_out']} tokens are left out",
@@ -37,7 +37,7 @@ def _parts(result: Record) -> Iterator[RenderableType]:
         yield NOTHING
     for node in result["nodes"]:
         how = f"beside {node['expandedFrom']}" if node["reached"] == "hop" else None
-        yield heading(node["title"], node["hygiene"] or "")
+        yield heading(node["title"] or node["id"], node["hygiene"] or "")
         yield one_piece(node["path"])
         yield facts(node["type"], node["date"], how, "shown in part" if node["truncated"] else None)
         yield indented(node["content"].rstrip())

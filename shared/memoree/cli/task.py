@@ -17,12 +17,20 @@ def task() -> None:
 
 @task.command("set-status")
 @click.argument("task_id", metavar="ID")
-@click.argument("status", type=click.Choice(STATUSES))
+@click.argument("status", metavar="STATUS", type=click.Choice(STATUSES))
 @click.option("--reason", metavar="TEXT", help="Why it is blocked.")
-@click.option("--if-revision", metavar="REVISION", required=True, help="The revision of the task that you have read.")
+@click.option(
+    "--if-revision",
+    metavar="REVISION",
+    required=True,
+    help="The revision of the task that you have read: the arev_… of its citation.",
+)
 @key_option
 def set_status(task_id: str, status: str, reason: str | None, if_revision: str, idempotency_key: str | None) -> int:
-    """Set the status of one task; nothing else of its file changes."""
+    """Set the status of one task; nothing else of its file changes.
+
+    STATUS is backlog, in-progress, done or blocked. `memoree search` and `memoree recall` show citations.
+    """
     given = {
         "id": task_id,
         "status": status,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -11,6 +11,9 @@ from blake3 import blake3
 
 from memoree.database.connection import one, scalar
 from memoree.database.entry import Entry
+
+BEGAN = "began"
+"""What the payload of an event has whose request took more than one commit number: the first of them."""
 
 _ALL = """
     SELECT commit_seq, event_id, hlc, operation, entity_type, entity_id, revision_id, actor, payload, created_at
@@ -25,6 +28,13 @@ _AFTER = """
     SELECT commit_seq, event_id, hlc, operation, entity_type, entity_id, revision_id, actor, payload, created_at
     FROM events WHERE commit_seq > ? ORDER BY commit_seq
 """
+_WITH_REST = f"""
+    WITH RECURSIVE reached (commit_seq) AS (
+        SELECT value FROM json_each(?1)
+        UNION SELECT e.commit_seq FROM reached r JOIN events e ON e.commit_seq = r.commit_seq + 1
+        WHERE e.payload ->> '{BEGAN}' <= r.commit_seq)
+    SELECT commit_seq FROM reached ORDER BY commit_seq
+"""  # noqa: S608 - a constant
 _ID_AT = "SELECT event_id FROM events WHERE commit_seq = ?"
 _UPDATE = "UPDATE events SET entity_id = ?2, revision_id = ?3, actor = ?4, payload = ?5 WHERE commit_seq = ?1"
 
@@ -89,6 +99,11 @@ def at(db: apsw.Connection, commit_seq: int) -> Event:
 def after(db: apsw.Connection, commit_seq: int) -> Iterator[Event]:
     """What was committed after a commit number, in its order."""
     return (Event(*row) for row in db.execute(_AFTER, (commit_seq,)))
+
+
+def with_rest_of_requests(db: apsw.Connection, commits: Sequence[int]) -> list[int]:
+    """Commits, and what the same requests committed after them: the last one has the acknowledgement."""
+    return [int(str(commit)) for (commit,) in db.execute(_WITH_REST, (orjson.dumps(commits).decode(),))]
 
 
 def id_at(db: apsw.Connection, commit_seq: int) -> str | None:

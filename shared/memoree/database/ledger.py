@@ -23,6 +23,7 @@ _OF_TOPIC = f"""
     SELECT payload FROM events INDEXED BY ledger_events WHERE {_OF_PROJECT} AND entity_id = ?3
     ORDER BY payload ->> 'ts_ms' DESC, commit_seq DESC LIMIT ?4
 """  # noqa: S608 - constants, here and below
+_COMMITS_OF_TOPIC = f"SELECT commit_seq FROM events INDEXED BY ledger_events WHERE {_OF_PROJECT} AND entity_id = ?3"  # noqa: S608
 _BY_REF = f"""
     SELECT payload, commit_seq FROM events INDEXED BY ledger_refs WHERE {_OF_PROJECT} AND payload ->> 'ref' = ?3
     ORDER BY commit_seq LIMIT 1
@@ -46,6 +47,15 @@ def of_topic(db: apsw.Connection, owner: Owner, topic: str, *, most: int) -> lis
     """The newest payloads of a topic, the oldest of them first."""
     found = [orjson.loads(payload) for (payload,) in db.execute(_OF_TOPIC, (*_project(owner), topic, most))]
     return found[::-1]
+
+
+def commits_of_topic(db: apsw.Connection, owner: Owner, topic: str) -> list[int]:
+    return [int(str(commit)) for (commit,) in db.execute(_COMMITS_OF_TOPIC, (*_project(owner), topic))]
+
+
+def without_name(payload: str, topic: str) -> str:
+    """The payload of an event whose topic goes by another name now, and without what was made, which has the name."""
+    return orjson.dumps(orjson.loads(payload) | {"topic": topic, "artifact": None}).decode()
 
 
 def by_ref(db: apsw.Connection, owner: Owner, ref: str) -> tuple[dict[str, Any], int] | None:

@@ -18,6 +18,7 @@ Fields: TypeAlias = dict[str, Entry | Map]
 
 FRONT_MATTER_CHARS_MAX = 64 * 1024
 FIELDS_MAX = 512
+VISIBILITY = "visibility"
 _BLOCKS = ("relations", "metadata")
 _LISTED = "relations"
 """The block whose members may have lists below them."""
@@ -27,6 +28,8 @@ _COMPAT = re.compile(r"---\n(.*?)\n---\n?", re.DOTALL)
 _SERVICE = re.compile(r"---[ \t]*\n(?:(.*?)\n)?---[ \t]*(?:\n|$)", re.DOTALL)
 _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(.*)", re.DOTALL)
 _MEMBER = re.compile(r"  ([A-Za-z_][A-Za-z0-9_-]*):(.*)", re.DOTALL)
+_MEANT = re.compile(r"""(?mi)(?:^|[\r\x0b\x0c\x85\u2028\u2029])[^\w\n]*visibility["']?[ \t]*[:=][ \t]*["']?secret""")
+"""Fields without the lines of hyphens around them: no front matter, and still somebody's word for what it is."""
 _Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
@@ -51,14 +54,19 @@ def read(text: str, dialect: Dialect) -> FrontMatter:
         match = _COMPAT.match(text)
         return FrontMatter(None, text) if match is None else FrontMatter(parse_lines(match[1]), text[match.end() :])
     match = _SERVICE.match(text)
+    if match is None and "\0" in text:
+        return FrontMatter(None, text, "the file is no text in UTF-8")
     if match is None:
         first, _, _ = text.lstrip().partition("\n")
-        return FrontMatter(None, text, "the front matter does not begin or end" if first.rstrip() == "---" else None)
+        is_meant = first.rstrip() == "---" or _MEANT.search(text[:FRONT_MATTER_CHARS_MAX]) is not None
+        return FrontMatter(None, text, "the front matter does not begin or end" if is_meant else None)
     front, body = match[1] or "", text[match.end() :]
+    if len(front) > FRONT_MATTER_CHARS_MAX:
+        return FrontMatter({}, body, f"the front matter has more than {FRONT_MATTER_CHARS_MAX} characters")
     try:
         return FrontMatter(parse_yaml(front), body)
     except ValueError as error:
-        fields, unread = _lines(front)
+        fields, unread = _lines(front, Dialect.SERVICE)
         return FrontMatter(fields, body, f"the front matter cannot be read: {error}" if unread else None)
 
 
@@ -70,8 +78,6 @@ def body_of(text: str) -> str:
 
 def parse_yaml(front: str) -> Fields:
     """Text, lists of text, and one level of maps of these. Raises `ValueError` for anything else YAML can say."""
-    if len(front) > FRONT_MATTER_CHARS_MAX:
-        raise ValueError(f"it has more than {FRONT_MATTER_CHARS_MAX} characters")
     events = _events(front)
     first = next(events, None)
     if first is None:
@@ -86,7 +92,7 @@ def parse_yaml(front: str) -> Fields:
 
 def parse_lines(front: str) -> Fields:
     """The reference program's line dialect, which is no YAML; lines it does not know are passed over."""
-    return _lines(front)[0]
+    return _lines(front, Dialect.COMPAT)[0]
 
 
 def _events(front: str) -> Iterator[yaml.Event]:
@@ -114,7 +120,7 @@ def _mapping(events: Iterator[yaml.Event], *, nested: bool) -> Fields:
             raise ValueError(f"it has more than {FIELDS_MAX} fields")
         value = next(events)
         if isinstance(value, yaml.ScalarEvent):
-            found[key.value] = value.value
+            _set(found, key.value, value.value, Dialect.SERVICE)
         elif isinstance(value, yaml.SequenceStartEvent):
             found[key.value] = _sequence(events)
         elif nested:
@@ -122,6 +128,15 @@ def _mapping(events: Iterator[yaml.Event], *, nested: bool) -> Fields:
         else:
             found[key.value] = _mapping(events, nested=True)  # type: ignore[assignment]  # the inner one has no maps
     raise ValueError("it ends early")
+
+
+def _set(fields: Fields, key: str, value: Entry, dialect: Dialect) -> None:
+    """The last of repeated fields wins; but who says `secret` anywhere means it, so all visibilities are kept."""
+    before = fields.get(key)
+    if dialect is Dialect.SERVICE and key.strip().lower() == VISIBILITY and isinstance(before, str) and before != value:
+        fields[key] = [before, str(value)]
+    else:
+        fields[key] = value
 
 
 def _sequence(events: Iterator[yaml.Event]) -> list[str]:
@@ -136,7 +151,7 @@ def _sequence(events: Iterator[yaml.Event]) -> list[str]:
     raise ValueError("it ends early")
 
 
-def _lines(front: str) -> tuple[Fields, int]:
+def _lines(front: str, dialect: Dialect) -> tuple[Fields, int]:
     """The fields, and how many lines are neither blank, comments nor understood."""
     fields: Fields = {}
     block: Map | None = None
@@ -165,7 +180,7 @@ def _lines(front: str) -> tuple[Fields, int]:
             block, has_lists = {}, key == _LISTED
             fields[key] = block
         else:
-            fields[key] = _value(written)
+            _set(fields, key, _value(written), dialect)
     return fields, unread
 
 

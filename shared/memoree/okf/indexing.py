@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 import apsw
 import orjson
@@ -14,6 +15,9 @@ from memoree.okf import dates, hygiene, terms
 from memoree.okf.ids import id_of
 from memoree.okf.node import Node
 from memoree.okf.relations import CITES, SUPERSEDED_BY, SUPERSEDES, kind_of, links, resolved
+
+LINKS_MAX = 8192
+"""Different targets that the body of one node links to: further ones are no edges of it."""
 
 
 def index(db: apsw.Connection, node: Node, *, row_id: int, bundle: int, revision_row: int) -> None:
@@ -58,7 +62,7 @@ def tier_of(node: Node) -> str:
 
 def edges_of(node: Node) -> Iterator[Edge]:
     """Everything that a node points at: relations in the order of the file, what it
-    replaces and is replaced by, links of the body. What leads out of the bundle is no edge."""
+    replaces and is replaced by, links of the body, each target once. What leads out of the bundle is no edge."""
     for key, target in node.relations:
         kind = kind_of(key)
         if kind.key_class != "hygiene" and (path := resolved(target)) is not None:
@@ -68,7 +72,7 @@ def edges_of(node: Node) -> Iterator[Edge]:
             if (path := resolved(target)) is not None:
                 yield Edge(kind_name, False, id_of(path))
     folder = node.id.rpartition("/")[0]
-    for target in links(node.body):
+    for target in islice(dict.fromkeys(links(node.body)), LINKS_MAX):
         if (path := resolved(target, folder=folder)) is not None:
             yield Edge(CITES, False, id_of(path))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,6 +15,7 @@ from memoree.okf.relations import SUPERSEDED_BY, SUPERSEDES, entries, targets
 Visibility = Literal["public", "internal", "secret", "mirror"]
 VISIBILITIES: tuple[str, ...] = get_args(Visibility)
 DEFAULT_VISIBILITY = "internal"
+_TOLD_CHARS_MAX = 40
 SECRET, MIRROR, INBOX = "secret", "mirror", "inbox"
 RESERVED_NAMES = frozenset(
     f"{name}.md"
@@ -93,15 +95,33 @@ class Node:
         folders = self.id.split("/")[:-1]
         if self.dialect is Dialect.COMPAT:
             return self.visibility == SECRET or folders[:1] == [SECRET]
-        if self.problem is not None or SECRET in (each.lower() for each in folders):
+        if self.problem is not None or SECRET in map(_folded, folders):
             return True
         return any(stated == SECRET or stated not in VISIBILITIES for stated in self.stated_visibilities)
+
+    @property
+    def doubt(self) -> str | None:
+        """Why it is hidden without having said so; `None` of a node that is plain about it."""
+        if self.problem is not None:
+            return self.problem
+        unknown = [stated for stated in self.stated_visibilities if stated not in VISIBILITIES]
+        if not unknown or SECRET in self.stated_visibilities:
+            return None
+        told = "no text" if unknown[0] is None else f'"{unknown[0][:_TOLD_CHARS_MAX]}"'
+        return f"its visibility is {told}, and none of {', '.join(VISIBILITIES)}"
 
     @property
     def stated_visibilities(self) -> list[str | None]:
         """In lower case and without quotes; `None` for what is no text. Also under keys that differ by their case:
         who writes `Visibility: secret` means it."""
-        written = [value for key, value in self.fields.items() if key.strip().lower() == "visibility" and value != ""]
+        written: list[object] = []
+        for key, value in self.fields.items():
+            if _is_visibility(key) and value != "":
+                written.append(value)
+            elif isinstance(value, dict):  # a foreign schema has it below `metadata`
+                written += (
+                    SECRET for name, each in value.items() if _is_visibility(name) and SECRET in str(each).lower()
+                )
         return [value.strip().strip("\"'").lower() if isinstance(value, str) else None for value in written]
 
     @property
@@ -136,6 +156,15 @@ class Node:
     def _map(self, name: str) -> Mapping[str, object]:
         value = self.fields.get(name)
         return value if isinstance(value, dict) else {}
+
+
+def _is_visibility(key: str) -> bool:
+    """Also with what is not seen between its letters."""
+    return "".join(filter(str.isalnum, _folded(key))) == frontmatter.VISIBILITY
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).strip().casefold()
 
 
 def parse(node_id: str, data: bytes, dialect: Dialect = Dialect.SERVICE) -> Node:

@@ -55,6 +55,20 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Topic:
+    """What a node is about, in words, and the ids of those that it replaces or is replaced by."""
+
+    node_id: str
+    words: frozenset[str]
+    named: frozenset[str]
+
+    @classmethod
+    def of(cls, row: NodeRow) -> Topic:
+        node = node_of(row)
+        return cls(row.node_id, terms.topic(node), frozenset(_named(node.supersedes, node.superseded_by)))
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     row: NodeRow
     score: float
@@ -86,6 +100,7 @@ class Corpus:
     def __init__(self, db: apsw.Connection, bundle: int, activity: ActivityOf, query: Query) -> None:
         self._db, self._bundle, self._activity, self._query = db, bundle, activity, query
         self._judgements: dict[int, tuple[NodeRow, State]] = {}
+        self._topics: dict[int, Topic] = {}
 
     def search(self) -> Answer:
         """The best `k` nodes, and their neighbours where these are asked for."""
@@ -269,7 +284,7 @@ class Corpus:
         pairs = [
             (likeness, one, other)
             for one, other in combinations(eligible, 2)
-            if (likeness := alike(one.row, other.row)) >= SAME_TOPIC_MIN
+            if (likeness := self.alike(one.row, other.row)) >= SAME_TOPIC_MIN
         ]
         for _, one, other in sorted(pairs, key=lambda pair: -pair[0]):
             first, second = sorted((one, other), key=lambda hit: order.index(hit.row.node_id))
@@ -279,6 +294,15 @@ class Corpus:
                 order[at], order[beside] = order[beside], order[at]
             winners.setdefault(loser.row.node_id, set()).add(winner.row.node_id)
         return [_labelled(by_id[node_id], winners.get(node_id, set())) for node_id in order]
+
+    def alike(self, one: NodeRow, other: NodeRow) -> float:
+        """0 to 1: how far two nodes are about the same; 0 where their types differ or one replaces the other."""
+        return _likeness(self._topic(one), self._topic(other)) if one.type == other.type else 0.0
+
+    def _topic(self, row: NodeRow) -> Topic:
+        if (known := self._topics.get(row.row_id)) is None:
+            known = self._topics[row.row_id] = Topic.of(row)
+        return known
 
     # --- neighbours ---------------------------------------------------------------------------------------------
 
@@ -322,7 +346,7 @@ class Corpus:
                 for each in hits
                 if each.row.deprecated_on is None
                 and not self.state(each.row).is_stale
-                and alike(row, each.row) >= SAME_TOPIC_MIN
+                and self.alike(row, each.row) >= SAME_TOPIC_MIN
             ]
             hygiene = " ".join((*filter(None, (hygiene,)), *(f"⚔ conflicts with {each}" for each in sorted(rivals))))
         return Neighbour(row, kind, hit.row.node_id, f"(+1 hop from {hit.row.node_id})", hygiene)
@@ -342,18 +366,11 @@ def _gain(scores: dict[int, float], found: Iterable[tuple[int, float]], weight: 
         scores[row_id] = known(row_id, 0.0) + weight * saturation
 
 
-def alike(one: NodeRow, other: NodeRow) -> float:
-    """0 to 1: how far two nodes are about the same; 0 where their types differ or one replaces the other."""
-    if one.type != other.type:
+def _likeness(one: Topic, other: Topic) -> float:
+    if other.node_id in one.named or one.node_id in other.named:
         return 0.0
-    first, second = node_of(one), node_of(other)
-    if other.node_id in _named(first.supersedes, first.superseded_by):
-        return 0.0
-    if one.node_id in _named(second.supersedes, second.superseded_by):
-        return 0.0
-    topics = terms.topic(first), terms.topic(second)
-    union = topics[0] | topics[1]
-    return len(topics[0] & topics[1]) / len(union) if union else 0.0
+    union = len(one.words | other.words)
+    return len(one.words & other.words) / union if union else 0.0
 
 
 def _named(*targets: Sequence[str]) -> set[str]:

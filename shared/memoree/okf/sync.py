@@ -249,9 +249,15 @@ class _Import:
         if node.is_secret or indexing.tier_of(node) in FOREIGN_TIERS:
             self._report.secrets += 1
             self._secret_ids.add(file.id)
-            if file.path in listing.by_path:
+            if (doubt := node.doubt) is not None:
+                self._report.problems[file.path] = f"{doubt}; it stays outside as a secret would"
+            if (stored := listing.by_path.get(file.path)) is None:
+                return True
+            if stored.is_edited and stored.base is None:  # it was made in the store, and is no version of this file
+                self._report.conflicts.append(file.path)
+            else:
                 self._add(self._withdrawal(file.path, HIDDEN_REASON))
-            return True  # it was withdrawn here, and is not gone
+            return True
         if decision is Decision.NEWER_IN_STORE and not self._wishes.overwrite:
             self._report.newer_in_store.append(file.path)
         elif decision is Decision.CONFLICT and not self._wishes.overwrite:

@@ -131,6 +131,7 @@ def revise(tx: Transaction, call: Call[ArtifactRevise]) -> Applied:
     wanted = call.input
     artifact = existing(tx, wanted.artifact_id)
     refuse_if_forgotten(artifact)
+    _refuse_node(tx, artifact)
     previous = rows.head_revision(tx.db, artifact)
     require_current_revision(
         "artifact", artifact.artifact_id, current=previous.revision_id, requested=wanted.if_revision
@@ -241,6 +242,15 @@ def refuse_if_forgotten(artifact: Artifact) -> None:
     """Raises `INVALID_REQUEST`: what is forgotten takes no change (§6.5)."""
     if artifact.status == "forgotten":
         invalid(f"artifact {shown(artifact.artifact_id)} is forgotten; put a new one instead")
+
+
+def _refuse_node(view: View, artifact: Artifact) -> None:
+    """Raises `INVALID_REQUEST`: a file of a bundle is read before it is stored, and what is secret is refused."""
+    if (node := okf_rows.by_row(view.db, artifact.row_id)) is not None:
+        invalid(
+            f"artifact {shown(artifact.artifact_id)} is {node.node_id}.md of a bundle; deliver its new bytes with "
+            "source.ingest"
+        )
 
 
 def refuse_hidden_kind(kind: str) -> None:

@@ -25,6 +25,7 @@ from memoree.database import (
     feedback,
     idempotency,
     index,
+    ledger,
     okf,
     projections,
     relations,
@@ -37,6 +38,8 @@ from memoree.database.events import Change
 from memoree.envelope import WireModel
 from memoree.erasures import Erasure
 from memoree.errors import not_found, shown
+from memoree.okf.ids import SUFFIX
+from memoree.operations import okf_nodes
 from memoree.operations.call import Call
 from memoree.operations.contradictions import RETRACTED, ended
 from memoree.operations.registry import INTERNAL, mutation
@@ -47,6 +50,7 @@ from memoree.operations.view import Applied, Transaction, View
 
 OPERATION = "store.erase"
 ARTIFACT_PREFIX, CLAIM_PREFIX = "art_", "clm_"
+_KEPT_OF_DELIVERIES = ("status", "also", events.BEGAN)
 ERASED_REFUSAL = "the write was refused; its explanation went with an erasure"
 
 
@@ -175,6 +179,8 @@ class _Work:
     """New names of source items, by the old ones."""
     former_items: list[tuple[str, int, str]] = field(default_factory=list)
     """The same of names that items had until a commit."""
+    topics: dict[int, str] = field(default_factory=dict)
+    """New names of topics, by the commits of the events about them."""
 
     def find_commits(self) -> None:
         """Of the entities, and of the projections and items that exist because of them: one look through the log."""
@@ -264,8 +270,19 @@ class _Work:
         update_source(tx, source)
         item_id, erased_id = f"{source_id}:{item.external_id}", f"{source_id}:{after.external_id}"
         self.items[item_id] = erased_id
-        self.former_items += [(name, until, erased_id) for name, until in erasures.former_names(tx.db, item_id)]
+        former = erasures.former_names(tx.db, item_id)
+        self.former_items += [(name, until, erased_id) for name, until in former]
+        if source.kind == okf_nodes.BUNDLE_KIND:
+            names = [(item_id, tx.commit_seq), *former]
+            self._find_topics(source, [(name.partition(":")[2], until) for name, until in names], after.external_id)
         self.erased.source_items += 1
+
+    def _find_topics(self, bundle: sources.Source, paths: Sequence[tuple[str, int]], erased_name: str) -> None:
+        """Events of the ledger about a node, which is what its path says: under each path until it had another one."""
+        for path, until in paths:
+            told = ledger.commits_of_topic(self.tx.db, bundle.owner, path.removesuffix(SUFFIX))
+            self.topics |= {commit: erased_name for commit in told if commit < until}
+        self.commits.update(self.topics)
 
     def erase_relations(self) -> None:
         """The edges stay, without what was said about them."""
@@ -290,7 +307,7 @@ class _Work:
             after = self._emptied(event)
             events.replace_content(tx.db, after)
             tx.sum.replace(events.entry(event), events.entry(after))
-        for record in idempotency.of_commits(tx.db, sorted(self.commits)):
+        for record in idempotency.of_commits(tx.db, events.with_rest_of_requests(tx.db, sorted(self.commits))):
             tx.sum.replace(idempotency.entry(record), idempotency.entry(idempotency.erase(tx.db, record)))
             self.erased.idempotency_results += 1
         self.erased.events = len(self.commits)
@@ -298,6 +315,8 @@ class _Work:
     def _emptied(self, event: events.Event) -> events.Event:
         if event.entity_type == "relation":
             return event._replace(actor=None, payload=self._emptied_edge(event))
+        if (name := self.topics.get(event.commit_seq)) is not None:
+            return event._replace(entity_id=name, actor=None, payload=ledger.without_name(event.payload, name))
         if event.entity_type != "source_item":
             return event._replace(actor=None)
         payload = orjson.loads(event.payload)
@@ -305,7 +324,7 @@ class _Work:
             entity_id=self._erased_item(event.entity_id, event.commit_seq),
             revision_id=ERASED,
             actor=None,
-            payload=orjson.dumps({name: payload[name] for name in ("status", "also") if name in payload}).decode(),
+            payload=orjson.dumps({name: payload[name] for name in _KEPT_OF_DELIVERIES if name in payload}).decode(),
         )
 
     def _emptied_edge(self, event: events.Event) -> str:
@@ -313,6 +332,8 @@ class _Work:
         name."""
         payload = orjson.loads(event.payload)
         kept = {name: payload[name] for name in relations.Edge._fields}
+        if events.BEGAN in payload:
+            kept[events.BEGAN] = payload[events.BEGAN]
         if "also" in payload:
             kept["also"] = [
                 [kind, self._erased_item(entity_id, event.commit_seq) if kind == "source_item" else entity_id, *rest]

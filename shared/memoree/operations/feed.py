@@ -12,11 +12,12 @@ import orjson
 from pydantic import BaseModel, Field
 
 from memoree import clock, limits
-from memoree.database import events
+from memoree.database import events, ledger
 from memoree.database.events import Change, Event
 from memoree.envelope import WireModel
 from memoree.episodes.clock import Lsn
 from memoree.errors import Code, MemoreeError
+from memoree.okf import ledger as ledger_events
 from memoree.operations.call import Call
 from memoree.operations.paging import cut
 from memoree.operations.registry import INTERNAL, read
@@ -24,6 +25,8 @@ from memoree.operations.view import View
 
 FEED = "feed.page"
 HISTORY_CHANGED = "history_changed"
+HIDDEN = "hidden"
+"""The topic of events of a ledger that are about something secret: no door tells more of them."""
 
 
 class FeedPosition(WireModel):
@@ -62,6 +65,8 @@ class EventRecord(BaseModel):
     def of(cls, event: Event) -> Self:
         details = orjson.loads(event.payload)
         changes = (Change(*each) for each in details.pop("also", ()))
+        if event.entity_type == ledger.TOPIC and _is_secret(details):
+            event, details = event._replace(entity_id=HIDDEN, actor=None), {}
         return cls(
             commit_seq=event.commit_seq,
             event_id=event.event_id,
@@ -94,6 +99,11 @@ def page(view: View, call: Call[FeedPosition]) -> FeedPage:
     shown, _ = cut(records, limit=min(place.limit, limits.FEED_EVENTS_MAX), bytes_max=limits.FEED_PAGE_BYTES_MAX)
     last = (shown[-1].commit_seq, shown[-1].event_id) if shown else (place.after, known)
     return FeedPage(events=shown, next_after=last[0], next_event_id=last[1])
+
+
+def _is_secret(payload: dict[str, Any]) -> bool:
+    event = ledger_events.of_json(payload)
+    return event is None or ledger_events.is_secret(event, frozenset())
 
 
 def _known(view: View, place: FeedPosition) -> str | None:

@@ -176,7 +176,7 @@ def put(tx: Transaction, call: Call[InboxPut]) -> Applied:
     return Applied(receipt, commit_seq)
 
 
-@read(LIST, position=EXTENSION, input=InboxList, result=InboxPage, needs_context=True, scope="ingest", short=True)
+@read(LIST, position=EXTENSION, input=InboxList, result=InboxPage, needs_context=True, scope="ingest")
 def list_entries(view: View, call: Call[InboxList]) -> InboxPage:
     wanted = call.input
     found = inbox.page(

@@ -111,7 +111,9 @@ def append(tx: Transaction, call: Call[LedgerAppend]) -> Applied:
     known = None if event.ref is None else rows.by_ref(tx.db, call.owner, event.ref)
     if known is not None:
         payload, commit_seq = known
-        return Applied(LedgerAppended.of(_event(payload), deduped=True), commit_seq, created=False)
+        before = _event(payload)
+        told = event if ledger.is_secret(before, secret_ids(tx, call.owner)) else before
+        return Applied(LedgerAppended.of(told, deduped=True), commit_seq, created=False)
     return Applied(LedgerAppended.of(event), record(tx, APPEND, call.owner, event))
 
 

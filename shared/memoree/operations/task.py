@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from memoree.database import artifacts
-from memoree.database.okf import NodeRow
+from memoree.database.okf import CANON, NodeRow
 from memoree.database.sources import Source
 from memoree.envelope import WireModel
 from memoree.errors import invalid
@@ -90,7 +90,7 @@ def set_status(tx: Transaction, call: Call[TaskSetStatus]) -> Applied:
         ref=None,
         detect=detectors.labels,
     )
-    commit_seq = tx.record_event(
+    tx.record_event(
         SET_STATUS,
         "artifact",
         artifact.artifact_id,
@@ -98,7 +98,7 @@ def set_status(tx: Transaction, call: Call[TaskSetStatus]) -> Applied:
         actor=wanted.actor,
         payload={"status": artifact.status},
     )
-    record(tx, SET_STATUS, call.owner, event)
+    commit_seq = record(tx, SET_STATUS, call.owner, event)
     return Applied(TaskStatus(revision_id=revision.revision_id, **told), commit_seq)
 
 
@@ -106,6 +106,8 @@ def _task(view: View, call: Call[TaskSetStatus]) -> tuple[Source, NodeRow]:
     bundle = okf_nodes.require_bundle(view, call)
     row = okf_nodes.named(view, bundle, call.input.id)
     kind = node_of(row).native_type
+    if row.tier != CANON:
+        invalid(f"id: {path_of(row.node_id)} is {row.tier}; only tasks of canon change in place")
     if kind.lower() != TASK:
         invalid(
             f"id: {path_of(row.node_id)} is no Task but a {kind or 'node without a type'}; only tasks change in place"

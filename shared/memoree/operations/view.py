@@ -121,7 +121,7 @@ class Applied:
 
 @dataclass(slots=True)
 class Transaction(View):
-    """The writer's view inside one command: it may change rows and takes at most one commit number."""
+    """The writer's view inside one command: it may change rows and takes one commit number, or several in a row."""
 
     presence: BlobPresence
     sum: integrity.Sum
@@ -129,6 +129,8 @@ class Transaction(View):
     """Where the tenant has none of its own."""
     allowed: Quota = field(default=NONE, kw_only=True)
     """What the tenant may hold, whichever says so."""
+    first_commit: int | None = field(default=None, kw_only=True)
+    """The first number that it has taken."""
 
     @property
     def commit_seq(self) -> int:
@@ -160,11 +162,20 @@ class Transaction(View):
         payload: Mapping[str, Any] | None = None,
         also: Sequence[events.Change] = (),
     ) -> int:
-        """Consume the commit number: exactly one audit event per state-changing mutation (§1.8).
+        """Consume the commit number: exactly one audit event per state-changing mutation (§1.8). A command that makes
+        several of these takes a number for each; its idempotency record names the last, and every event but its first
+        says where it `began`.
 
         An artifact's or claim's event has its new `status` in the payload; `also` are the other ones it changed.
         """
+        told: dict[str, Any] = {**(payload or {})}
+        if also:
+            told["also"] = [*map(list, also)]
         self.meta.commit_seq += 1
+        if self.first_commit is None:
+            self.first_commit = self.meta.commit_seq
+        else:
+            told[events.BEGAN] = self.first_commit
         self.meta.hlc = clock.next_hlc(self.meta.hlc, 0)
         event = events.Event(
             commit_seq=self.meta.commit_seq,
@@ -175,7 +186,7 @@ class Transaction(View):
             entity_id=entity_id,
             revision_id=revision_id,
             actor=actor,
-            payload=orjson.dumps({**(payload or {}), **({"also": [*map(list, also)]} if also else {})}).decode(),
+            payload=orjson.dumps(told).decode(),
             created_at=self.now,
         )
         events.insert(self.db, event)

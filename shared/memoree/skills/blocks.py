@@ -35,9 +35,13 @@ _BEGIN, _END = _NAME + b":begin", _NAME + b":end"
 
 def put(data: bytes, text: str, marks: Marks) -> bytes:
     """The file with the block: where it is already, else at the end, after a blank line. Raises `BrokenBlock`."""
-    line_end = b"\r\n" if b"\r\n" in data else b"\n"
+    at = find(data)
+    has_returns = (
+        b"\r\n" in data or data.endswith(b"\r") if at is None else data[at].partition(b"\n")[0].endswith(b"\r")
+    )
+    line_end = b"\r\n" if has_returns else b"\n"
     block = line_end.join([marks.begin, *text.strip("\n").encode().split(b"\n"), marks.end])
-    if (at := find(data)) is not None:
+    if at is not None:
         return data[: at.start] + block + data[at.stop :]
     if not data.removeprefix(BOM):
         return data + block + line_end

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import apsw
 import orjson
 
-from memoree.database import erasures, idempotency, index
+from memoree.database import erasures, events, idempotency, index
 from memoree.verification.issue import Issue
 from memoree.verification.rule import Rule, breaches
 
@@ -127,7 +127,7 @@ def issues(db: apsw.Connection) -> Iterator[Issue]:
 def _told_in_the_log(db: apsw.Connection, erased: Sequence[str]) -> Iterator[Issue]:
     """The events of the erasures themselves are about what they erased too, and have no actor."""
     commits = erasures.commits_telling(db, erased)
-    for record in idempotency.of_commits(db, commits):
+    for record in idempotency.of_commits(db, events.with_rest_of_requests(db, commits)):
         yield Issue("erasure", f"commit {record.commit_seq}", "its acknowledgement tells of something that was erased")
     for (commit_seq,) in db.execute(_EVENTS_OF, (orjson.dumps(commits).decode(),)):
         yield Issue("erasure", f"commit {commit_seq}", "its event says who did something to what was erased")

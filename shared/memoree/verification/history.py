@@ -89,9 +89,9 @@ def _made(entity: str, table: str, entity_id: str) -> tuple[Rule, ...]:
                     OR EXISTS (
                         SELECT 1 FROM json_each(v.payload, '$.also') also
                         WHERE (also.value ->> 0, also.value ->> 1) = ('{entity}', {entity_id}))))
-                AND NOT EXISTS (
-                    SELECT 1 FROM events v WHERE v.entity_type = '{entity}' AND v.entity_id = {entity_id}
-                        AND v.payload ->> 'renamed_from' IS NOT NULL)
+                AND {entity_id} NOT IN (
+                    SELECT v.entity_id FROM events v
+                    WHERE v.entity_type = '{entity}' AND v.payload ->> 'renamed_from' IS NOT NULL)
             """,  # noqa: S608
         ),
         Rule(

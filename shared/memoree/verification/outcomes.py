@@ -34,7 +34,10 @@ RULES = (
         "outcome",
         "commit {0} has an event and no idempotency record: its request would be done again",
         """
-        SELECT 'commit', commit_seq FROM events WHERE operation NOT LIKE 'store.%'
+        SELECT 'commit', commit_seq FROM events e
+        WHERE operation NOT LIKE 'store.%' AND NOT EXISTS (
+            SELECT 1 FROM events next WHERE next.commit_seq = e.commit_seq + 1
+                AND next.operation = e.operation AND next.payload ->> 'began' <= e.commit_seq)
         EXCEPT SELECT 'commit', commit_seq FROM idempotency
         """,
     ),
