@@ -228,6 +228,16 @@ DAMAGES: dict[DatabaseKind, dict[str, str]] = {
         """,
         "a preview that is yet to be used": "INSERT INTO forget_previews VALUES (1, '{}', 1, '2026-02-03', 9001)",
     },
+    "node": {
+        "a file of a bundle that is not searched": "DELETE FROM okf_nodes",
+        "a node of no bundle": "UPDATE okf_nodes SET bundle = 9001",
+        "postings of no node": "INSERT INTO okf_postings VALUES (1, 'celadon', 9001, 1, 1)",
+        "edges of no node": "INSERT INTO okf_edges VALUES (9001, 0, 1, 'about', 0, 'concepts/kiln')",
+        "a posting that is gone": "DELETE FROM okf_postings WHERE term = 'wide'",
+        "a posting that counts too much": "UPDATE okf_postings SET frequency = 7 WHERE term = 'wide'",
+        "an edge to somewhere else": "UPDATE okf_edges SET target_id = 'concepts/other'",
+        "a title that nobody wrote": "UPDATE okf_nodes SET title = 'Another one'",
+    },
     "derivation": {
         "a mark of a text that quotes nothing": """
             INSERT INTO derivations VALUES (1, '["memoree://artifact/a@b"]')

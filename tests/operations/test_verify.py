@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from memoree.database.connection import open_writer
 from memoree.objects.audit import DirectoryAudit
 from memoree.objects.filesystem import FilesystemStore
 from memoree.verification import (
+    bundles,
     contradictions,
     counters,
     derivations,
@@ -46,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     *contradictions.RULES,
     *sources.RULES,
     *episodes.RULES,
+    *bundles.RULES,
     *history.RULES,
     *outcomes.RULES,
     *erasures.RULES,
@@ -88,8 +91,23 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory.mkdir()
     bench = Bench(directory)
     mixed_mutations(bench.write)
+    _with_bundle(bench)
     bench.close()
     return directory
+
+
+def _with_bundle(bench: Bench) -> None:
+    """A bundle with a node that names another one, and one that was withdrawn."""
+    source = bench.write("source.register", {"name": "okf:kiln", "kind": "okf"})["source_id"]
+    nodes = {
+        "concepts/kiln.md": b"---\ntype: Concept\nrelations:\n  about: /concepts/glaze.md\n---\nThe kiln is wide.\n",
+        "concepts/glaze.md": b"---\ntype: Concept\n---\nCeladon wants cone 9.\n",
+    }
+    for path, data in nodes.items():
+        revision = hashlib.sha256(data).hexdigest()
+        item = {"source_id": source, "external_id": path, "external_revision": revision, "kind": "okf.node"}
+        bench.write("source.ingest", item | {"title": path, "content": {"type": "text", "data": data.decode()}})
+    bench.write("source.withdraw", {"source_id": source, "external_id": "concepts/glaze.md", "reason": "it is gone"})
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from memoree.envelope import WireModel, bounded, length
 from memoree.errors import Code, MemoreeError, invalid, not_found, shown
 from memoree.limits import OKF_NODE_BYTES_MAX
 from memoree.okf import editing, indexing
-from memoree.okf.bundle import SKIPPED
 from memoree.okf.ids import path_of
 from memoree.okf.node import Node, parse
 from memoree.operations import okf_nodes
@@ -203,9 +202,6 @@ def _decidable(tx: Transaction, wanted: Decision) -> tuple[Artifact, EntryRow]:
 def _of_canon(node_id: str, data: bytes) -> Node:
     """The node that is to be. Raises `INVALID_REQUEST` unless every walk of a bundle finds it (W1 to W4) and it is
     conformant (V1, V2)."""
-    hidden = [name for name in f"{node_id}.md".split("/") if name.startswith((".", "_")) or name in SKIPPED]
-    if hidden:
-        invalid(f"path: {path_of(node_id)} would not be found: {shown(hidden[0])} is passed over in bundles")
     node = okf_nodes.parsed(f"{node_id}.md", data)
     if (tier := indexing.tier_of(node)) != CANON:
         invalid(f"path: {path_of(node_id)} is {tier}; what is promoted becomes part of canon")

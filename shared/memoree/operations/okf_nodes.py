@@ -20,6 +20,7 @@ from memoree.database.sources import Item, Source
 from memoree.errors import Code, MemoreeError, invalid, not_found, shown
 from memoree.limits import KIND_BYTES_MAX, OKF_NODE_BYTES_MAX
 from memoree.okf import ids, indexing
+from memoree.okf.bundle import SKIPPED
 from memoree.okf.ids import SUFFIX, InvalidId, path_of, safe_id
 from memoree.okf.node import Node, parse
 from memoree.operations.artifacts import Draft, add_revision, create, read_body
@@ -138,6 +139,9 @@ def parsed(external_id: str, data: bytes) -> Node:
     node_id = external_id.removesuffix(SUFFIX)
     if caller_id(external_id) != node_id:
         _refuse(INVALID_ID, f"external_id: {shown(external_id)} is written {node_id}{SUFFIX} in a bundle")
+    passed_over = [name for name in external_id.split("/") if name.startswith((".", "_")) or name in SKIPPED]
+    if passed_over:
+        invalid(f"external_id: /{external_id} would not be found: {shown(passed_over[0])} is passed over in bundles")
     if len(data) > OKF_NODE_BYTES_MAX:
         invalid(f"content: a node has at most {OKF_NODE_BYTES_MAX} bytes, this one {len(data)}")
     node = parse(node_id, data)
