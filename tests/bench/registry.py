@@ -15,6 +15,7 @@ from .ratios import (
     failover,
     hostile,
     ingest,
+    mcp,
     memory,
     okf,
     quality,
@@ -63,6 +64,7 @@ RATIOS: tuple[Ratio, ...] = (
     okf.IMPORT,
     okf.AGAIN,
     okf.SEARCH,
+    mcp.RATIO,
     *quality.OWN_CORPUS,
     quality.CRANFIELD,
 )

@@ -126,12 +126,13 @@ class Caller:
         self._head = head
 
     @classmethod
-    async def open(cls, url: str, token: str, route: str = "POST /v1/call") -> Self:
+    async def open(cls, url: str, token: str, route: str = "POST /v1/call", headers: str = "") -> Self:
+        """`headers` are whole lines."""
         parts = urlsplit(url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         head = (
             f"{route} HTTP/1.1\r\nhost: {parts.netloc}\r\nauthorization: Bearer {token}\r\n"
-            "content-type: application/json\r\ncontent-length: "
+            f"{headers}content-type: application/json\r\ncontent-length: "
         )
         return cls(reader, writer, head.encode())
 

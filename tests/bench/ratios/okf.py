@@ -34,7 +34,7 @@ from ..bare_sqlite import BareSqlite
 from ..figures import Figure, Ratio, latencies_ms, p50
 from ..site import Site
 
-CONTEXT = {"context": {"workspace_id": "wsp_bench", "project_id": "prj_okf"}, "context_source": "explicit"}
+CONTEXT = {"context": {"workspace_id": "wsp_default", "project_id": "prj_default"}, "context_source": "explicit"}
 FOLDERS = {
     "Concept": "concepts",
     "Entity": "entities",
