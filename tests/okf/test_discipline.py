@@ -79,16 +79,21 @@ def test_a_blocked_task_needs_a_reason_and_no_other_has_one() -> None:
             discipline.check_status("Task", status, reason)
 
 
+def filled(kind: str, relations: dict[str, list[str]], **fields: str | list[str]) -> Draft:
+    return Draft(kind, "Mend the oven", AT_MS, fields=fields, relations=relations)
+
+
 FILLED = {
-    "Plan": discipline.plan(
-        draft(), agreed_on="2026-06-01", agreed_with=["/entities/ines.md"], covers=["/projects/a.md"]
-    ),
-    "Decision": discipline.decision(draft(), agreed_on="2026-06-01", about=["/projects/a.md", "/projects/b.md"]),
-    "Task": discipline.task(draft(), project="/projects/a.md", status="blocked", blocked_reason="parts: two weeks"),
-    "Session": discipline.session(draft(sections={"Done": "- welded"}), engine="cursor", date="2026-06-01"),
-    "Analysis": discipline.analysis(draft(), period="2026-05-01/2026-05-31", informs=["/concepts/i.md"]),
-    "Research": discipline.research(draft(), source=["https://example.org/a", "/concepts/b.md"], spawned_by=["/c.md"]),
-    "Idea": discipline.idea(draft(), status="rejected", rejected_reason="too dear"),
+    each.type: each
+    for each in (
+        filled("Plan", {"agreed_with": ["/entities/ines.md"], "covers": ["/projects/a.md"]}, agreed_on="2026-06-01"),
+        filled("Decision", {"about": ["/projects/a.md", "/projects/b.md"]}, agreed_on="2026-06-01"),
+        filled("Task", {"project": ["/projects/a.md"]}, status="blocked", blocked_reason="parts: two weeks"),
+        filled("Session", {}, engine="cursor", date="2026-06-01"),
+        filled("Analysis", {"informs": ["/concepts/i.md"]}, period="2026-05-01/2026-05-31"),
+        filled("Research", {"spawned_by": ["/c.md"]}, source=["https://example.org/a", "/concepts/b.md"]),
+        filled("Idea", {}, status="rejected", rejected_reason="too dear"),
+    )
 }
 
 

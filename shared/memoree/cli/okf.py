@@ -17,6 +17,7 @@ COMMANDS = {
     "rel": "memoree.cli.okf_files:rel",
     "links": "memoree.cli.okf_files:links",
     "validate": "memoree.cli.okf_files:validate",
+    "new": "memoree.cli.okf_new:new",
     "handoff": "memoree.cli.okf_work:handoff",
     "review": "memoree.cli.okf_work:review",
     "forget": "memoree.cli.okf_work:forget",

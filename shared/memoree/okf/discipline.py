@@ -154,60 +154,6 @@ def render(draft: Draft) -> bytes:
     return data
 
 
-def plan(draft: Draft, *, agreed_on: str = "", agreed_with: Sequence[str] = (), covers: Sequence[str] = ()) -> Draft:
-    """A plan of that title, with who agreed to it and what it is about; paths."""
-    fields: dict[str, Entry] = {"agreed_on": agreed_on, **draft.fields}
-    return _as(draft, "Plan", fields, {"agreed_with": agreed_with, "covers": covers})
-
-
-def decision(draft: Draft, *, agreed_on: str, agreed_with: Sequence[str] = (), about: Sequence[str] = ()) -> Draft:
-    return _as(draft, "Decision", {"agreed_on": agreed_on}, {"agreed_with": agreed_with, "about": about})
-
-
-def task(draft: Draft, *, project: str, status: str = "backlog", blocked_reason: str = "") -> Draft:
-    fields: dict[str, Entry] = {"status": status, "blocked_reason": blocked_reason}
-    return _as(draft, "Task", fields, {"project": [project]})
-
-
-def session(
-    draft: Draft, *, engine: str, date: str, decided: Sequence[str] = (), next_items: Sequence[str] = ()
-) -> Draft:
-    """What an agent leaves at the end of its work; `decided` and `next_items` are paths."""
-    return _as(draft, "Session", {"engine": engine, "date": date}, {"decided": decided, "next": next_items})
-
-
-def analysis(draft: Draft, *, period: str, informs: Sequence[str] = ()) -> Draft:
-    """`period` is `from/to`, of dates."""
-    return _as(draft, "Analysis", {"period": period}, {"informs": informs})
-
-
-def research(
-    draft: Draft, *, source: Sequence[str], spawned_by: Sequence[str] = (), informs: Sequence[str] = ()
-) -> Draft:
-    """`source` are the addresses or paths that it cites."""
-    cited: Entry = source[0] if len(source) == 1 else list(source)
-    return _as(draft, "Research", {"source": cited}, {"spawned_by": spawned_by, "informs": informs})
-
-
-def idea(draft: Draft, *, status: str = SPARK, rejected_reason: str = "", led_to: Sequence[str] = ()) -> Draft:
-    fields: dict[str, Entry] = {"status": status, "rejected_reason": rejected_reason}
-    return _as(draft, "Idea", fields, {"led_to": led_to})
-
-
-def _as(draft: Draft, node_type: str, fields: Mapping[str, Entry], relations: Mapping[str, Sequence[str]]) -> Draft:
-    return Draft(
-        type=node_type,
-        title=draft.title,
-        timestamp_ms=draft.timestamp_ms,
-        description=draft.description,
-        tags=draft.tags,
-        fields={**draft.fields, **{name: value for name, value in fields.items() if value}},
-        relations={**draft.relations, **{key: list(paths) for key, paths in relations.items() if paths}},
-        sections=draft.sections,
-        supersedes=draft.supersedes,
-    )
-
-
 def _form(node_type: str) -> Form:
     form = FORMS.get(node_type)
     if form is None:
