@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -91,10 +90,9 @@ def _write(root: Path, path: str, data: bytes) -> None:
         fail(f"{path}: its folder is a link out of the bundle")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with file.open("xb") as opened:
+            opened.write(data)
     except FileExistsError:
         fail(f"/{path} exists; write a node that supersedes it, or name another --path")
     except OSError as error:
         fail(f"/{path} cannot be written: {error.strerror}")
-    with open(descriptor, "wb") as opened:
-        opened.write(data)
