@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 
 from memoree.assembly import embedded_facts, embedded_service
+from memoree.bundles.sync import Report, Wishes, import_bundle, stored_content
 from memoree.client.batches import Command, EmbeddedDoor, Outcome
 from memoree.embedded import EmbeddedService
 from memoree.errors import MemoreeError
-from memoree.okf.sync import Report, Wishes, import_bundle, stored_content
 
 CONTEXT = {"context": {"workspace_id": "wsp_okf", "project_id": "prj_okf"}, "context_source": "explicit"}
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from memoree import clock
+from memoree.bundles.compiling import apply, preview
 from memoree.client.batches import Command, Outcome
 from memoree.errors import MemoreeError
-from memoree.okf.compiling import apply, preview
 from memoree.okf.node import parse
 from memoree.okf.statements import STATEMENTS_MAX, Statement, statements
 from operations.bench import Bench, Json

@@ -15,8 +15,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from memoree.bundles.sync import Report, Wishes, import_bundle
 from memoree.errors import Code, MemoreeError
-from memoree.okf.sync import Report, Wishes, import_bundle
 
 from .golden import BUNDLE, needs_golden
 from .stored import Recorder, Store, node, opened, write
@@ -395,7 +395,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from memoree.client import batches
-from memoree.okf import sync
+from memoree.bundles import sync
 sync.BATCH_REQUESTS_MAX = 10
 sys.path.insert(0, {tests!r})
 from tests.okf.stored import opened

@@ -15,6 +15,9 @@ import pytest
 
 from connectors.support import Runs, content_of
 from memoree.assembly import embedded_ingestion
+from memoree.bundles import watching
+from memoree.bundles.sync import Report, Wishes
+from memoree.bundles.watching import fingerprint, watch
 from memoree.connectors.messages import Destination
 from memoree.connectors.okf import OkfConnector
 from memoree.connectors.outlets import worked_off
@@ -22,10 +25,8 @@ from memoree.connectors.running import Runner
 from memoree.connectors.state import State
 from memoree.envelope import parse
 from memoree.errors import MemoreeError
-from memoree.okf import bundle, watching
+from memoree.okf import bundle
 from memoree.okf.bundle import Tiers
-from memoree.okf.sync import Report, Wishes
-from memoree.okf.watching import fingerprint, watch
 
 from .stored import CONTEXT, Recorder, Store, node, opened, write
 

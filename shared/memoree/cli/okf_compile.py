@@ -28,9 +28,9 @@ def compile_(types: tuple[str, ...], applying: bool) -> int:
 
     The exit status is 1 when the store refused something; what and why is said.
     """
+    from memoree.bundles.compiling import apply, preview
     from memoree.cli.jobs import report, say
     from memoree.cli.okf_store import open_door
-    from memoree.okf.compiling import apply, preview
 
     with open_door(writes=applying) as door:
         found = apply(door, types) if applying else preview(door, types)

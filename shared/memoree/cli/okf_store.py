@@ -14,8 +14,8 @@ from memoree.cli.parsing import Command, Function, current_invocation
 from memoree.errors import Code, MemoreeError
 
 if TYPE_CHECKING:
+    from memoree.bundles.sync import Report, Wishes
     from memoree.client.batches import Door
-    from memoree.okf.sync import Report, Wishes
 
 INCOMPLETE_STATUS = 1
 INTERVAL_SECONDS_DEFAULT = 2.0
@@ -50,7 +50,7 @@ def import_(directory: Path, dry_run: bool, **options: Any) -> int:
 
     The exit status is 1 when something could not be taken; what and why is said.
     """
-    from memoree.okf.sync import import_bundle
+    from memoree.bundles.sync import import_bundle
 
     with open_door(writes=not dry_run) as door, _files_done("files") as progress:
         report = import_bundle(directory, door, _wishes(options, dry_run=dry_run), progress)
@@ -73,9 +73,9 @@ def export_(directory: Path, visibility: str, dry_run: bool, to_gbrain: bool) ->
 
     Files are what was imported, byte for byte, and what was edited since. Secrets, mirrors and the inbox never leave.
     """
+    from memoree.bundles.sync import stored_content
     from memoree.cli.jobs import report, say
     from memoree.okf import exporting
-    from memoree.okf.sync import stored_content
 
     place = directory if dry_run else exporting.check_target(directory)
     with open_door(writes=False) as door:
@@ -112,8 +112,8 @@ def watch(directory: Path, interval: float, **options: Any) -> int:
 
     A look reads names and times only. While the store does not answer it is tried again.
     """
+    from memoree.bundles.watching import watch as watched
     from memoree.cli.jobs import say
-    from memoree.okf.watching import watch as watched
 
     def tell(report: Report) -> None:
         if report.commands:
@@ -126,8 +126,8 @@ def watch(directory: Path, interval: float, **options: Any) -> int:
 
 
 def _wishes(options: dict[str, Any], *, dry_run: bool = False) -> Wishes:
+    from memoree.bundles.sync import Wishes
     from memoree.cli.wrapper import actor
-    from memoree.okf.sync import Wishes
 
     return Wishes(**options, dry_run=dry_run, actor=actor() or None)
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from memoree.bundles.sync import FOREIGN_TIERS, GONE_REASON, HIDDEN_REASON, SOURCE_KIND
+from memoree.bundles.watching import fingerprint, is_settled
 from memoree.connectors import Change, Gone, Item, Skipped, Unchanged
 from memoree.connectors.names import fault_of
 from memoree.connectors.state import State
@@ -18,8 +20,6 @@ from memoree.errors import Code, MemoreeError
 from memoree.okf import bundle
 from memoree.okf.bundle import File, Findings, Tiers
 from memoree.okf.node import parse
-from memoree.okf.sync import FOREIGN_TIERS, GONE_REASON, HIDDEN_REASON, SOURCE_KIND
-from memoree.okf.watching import fingerprint, is_settled
 
 MEDIA_TYPE = "text/markdown; charset=utf-8"
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from memoree.assembly import embedded_facts, embedded_service
+from memoree.bundles.sync import Wishes, import_bundle
 from memoree.client.batches import Command as Told
 from memoree.client.batches import EmbeddedDoor, Outcome
 from memoree.clock import utc_now
@@ -25,7 +26,6 @@ from memoree.envelope import Envelope
 from memoree.envelope import parse as parse_shape
 from memoree.okf import bundle
 from memoree.okf.node import parse
-from memoree.okf.sync import Wishes, import_bundle
 from memoree.operations.call import validate
 from memoree.service import new_command
 

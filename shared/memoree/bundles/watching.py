@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from memoree.bundles.sync import Report, Wishes, import_bundle
 from memoree.client.batches import Door
 from memoree.errors import MemoreeError
 from memoree.okf.bundle import FOLDERS_DEEP_MAX, LEDGER_PATH, SKIPPED, Tiers
 from memoree.okf.ids import SUFFIX
-from memoree.okf.sync import Report, Wishes, import_bundle
 
 SETTLED_NANOSECONDS = 2_000_000_000
 """A file that changed this short a time before it was read may change again without its time saying so."""

@@ -16,9 +16,10 @@ from typing import Any
 
 import orjson
 
+from memoree.bundles import ledger_lines
 from memoree.client.batches import BATCH_BYTES_MAX, BATCH_REQUESTS_MAX, Command, Door, Outcome
 from memoree.errors import Code, MemoreeError, invalid, shown
-from memoree.okf import bundle, indexing, ledger_lines
+from memoree.okf import bundle, indexing
 from memoree.okf.bundle import File, Findings, Tiers
 from memoree.okf.ids import SUFFIX, InvalidId, id_of, safe_id
 from memoree.okf.node import INBOX, SECRET, Node, parse
