@@ -20,6 +20,7 @@ def test_the_committed_tables_are_complete() -> None:
         "machine": 219,
         "retrieval": 95,
         "memoryprotocol": 104,
+        "okf": 114,
         "operations": 88,
         "isolation": 12,
         "tokens": 14,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoree.okf import frontmatter, terms
+from memoree.okf import frontmatter, terms, yaml_fields
 from memoree.okf.dialect import Dialect
 from memoree.okf.node import Node, parse
 from memoree.okf.validate import check
@@ -119,7 +119,7 @@ def test_odd_line_ends_marks_and_bytes_do_not_hide_the_fields(data: bytes) -> No
         "type: Concept\nx: {a: {b: {c: d}}}",
         "type: !!python/object/apply:os.system [ls]\nx: {y: {z: 1}}",
         "? [complex, key]\n: value",
-        "type: Concept\n" + "\n".join(f"k{at}: v" for at in range(frontmatter.FIELDS_MAX + 1)) + "\n\tx",
+        "type: Concept\n" + "\n".join(f"k{at}: v" for at in range(yaml_fields.FIELDS_MAX + 1)) + "\n\tx",
         "x: [" * 2000 + "]" * 2000,
     ],
     ids=["anchors", "bomb", "deep", "tags", "complex keys", "many fields", "nested lists"],
@@ -172,7 +172,7 @@ def _is_odd(value: str) -> bool:
 @given(st.dictionaries(names, st.lists(st.text(alphabet=string.ascii_letters, min_size=1, max_size=8), min_size=1)))
 def test_inline_lists_read_the_same_in_both_dialects(fields: dict[str, list[str]]) -> None:
     front = "\n".join(f"{name}: [{', '.join(value)}]" for name, value in fields.items())
-    assert frontmatter.parse_lines(front) == frontmatter.parse_yaml(front) == fields
+    assert frontmatter.parse_lines(front) == yaml_fields.parse_yaml(front) == fields
 
 
 @given(st.binary(max_size=400), st.sampled_from(["x", "concepts/x", "secret/x"]))

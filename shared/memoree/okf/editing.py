@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from memoree.errors import invalid, shown
-from memoree.okf import dates, frontmatter
+from memoree.okf import dates, frontmatter, yaml_fields
 from memoree.okf.dialect import Dialect
 from memoree.okf.frontmatter import Entry, Fields
 from memoree.okf.ids import path_of
@@ -133,7 +133,7 @@ def _item(text: str) -> str:
 
 def _reads_as(yaml_text: str, value: Entry) -> bool:
     try:
-        return frontmatter.parse_yaml(f"k: {yaml_text}\n") == {"k": value}
+        return yaml_fields.parse_yaml(f"k: {yaml_text}\n") == {"k": value}
     except ValueError:
         return False
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
-
-import yaml
 
 from memoree.okf.dialect import Dialect
 
@@ -17,7 +14,6 @@ Fields: TypeAlias = dict[str, Entry | Map]
 """Every scalar is text; below the top there is one level of maps."""
 
 FRONT_MATTER_CHARS_MAX = 64 * 1024
-FIELDS_MAX = 512
 VISIBILITY = "visibility"
 _BLOCKS = ("relations", "metadata")
 _LISTED = "relations"
@@ -30,7 +26,6 @@ _KEY = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*):(.*)", re.DOTALL)
 _MEMBER = re.compile(r"  ([A-Za-z_][A-Za-z0-9_-]*):(.*)", re.DOTALL)
 _MEANT = re.compile(r"""(?mi)(?:^|[\r\x0b\x0c\x85\u2028\u2029])[^\w\n]*visibility["']?[ \t]*[:=][ \t]*["']?secret""")
 """Fields without the lines of hyphens around them: no front matter, and still somebody's word for what it is."""
-_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +58,8 @@ def read(text: str, dialect: Dialect) -> FrontMatter:
     front, body = match[1] or "", text[match.end() :]
     if len(front) > FRONT_MATTER_CHARS_MAX:
         return FrontMatter({}, body, f"the front matter has more than {FRONT_MATTER_CHARS_MAX} characters")
+    from memoree.okf.yaml_fields import parse_yaml  # what reads no files starts without YAML
+
     try:
         return FrontMatter(parse_yaml(front), body)
     except ValueError as error:
@@ -76,79 +73,18 @@ def body_of(text: str) -> str:
     return text if match is None else text[match.end() :]
 
 
-def parse_yaml(front: str) -> Fields:
-    """Text, lists of text, and one level of maps of these. Raises `ValueError` for anything else YAML can say."""
-    events = _events(front)
-    first = next(events, None)
-    if first is None:
-        return {}
-    if not isinstance(first, yaml.MappingStartEvent):
-        raise ValueError("it is no map")
-    found = _mapping(events, nested=False)
-    if next(events, None) is not None:
-        raise ValueError("it has more than one document")
-    return found
-
-
 def parse_lines(front: str) -> Fields:
     """The reference program's line dialect, which is no YAML; lines it does not know are passed over."""
     return _lines(front, Dialect.COMPAT)[0]
 
 
-def _events(front: str) -> Iterator[yaml.Event]:
-    structural = (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
-    try:
-        for event in yaml.parse(front, Loader=_Loader):
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise ValueError("anchors are not read")
-            if not isinstance(event, structural):
-                yield event
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = "" if mark is None else f" in line {mark.line + 1}"
-        raise ValueError(f"{getattr(error, 'problem', None) or 'it is no YAML'}{where}") from None
-
-
-def _mapping(events: Iterator[yaml.Event], *, nested: bool) -> Fields:
-    found: Fields = {}
-    for key in events:
-        if isinstance(key, yaml.MappingEndEvent):
-            return found
-        if not isinstance(key, yaml.ScalarEvent):
-            raise ValueError("a key is no text")
-        if len(found) == FIELDS_MAX:
-            raise ValueError(f"it has more than {FIELDS_MAX} fields")
-        value = next(events)
-        if isinstance(value, yaml.ScalarEvent):
-            _set(found, key.value, value.value, Dialect.SERVICE)
-        elif isinstance(value, yaml.SequenceStartEvent):
-            found[key.value] = _sequence(events)
-        elif nested:
-            raise ValueError(f"the map at {key.value!r} lies too deep")
-        else:
-            found[key.value] = _mapping(events, nested=True)  # type: ignore[assignment]  # the inner one has no maps
-    raise ValueError("it ends early")
-
-
-def _set(fields: Fields, key: str, value: Entry, dialect: Dialect) -> None:
+def put_field(fields: Fields, key: str, value: Entry, dialect: Dialect) -> None:
     """The last of repeated fields wins; but who says `secret` anywhere means it, so all visibilities are kept."""
     before = fields.get(key)
     if dialect is Dialect.SERVICE and key.strip().lower() == VISIBILITY and isinstance(before, str) and before != value:
         fields[key] = [before, str(value)]
     else:
         fields[key] = value
-
-
-def _sequence(events: Iterator[yaml.Event]) -> list[str]:
-    found: list[str] = []
-    for item in events:
-        if isinstance(item, yaml.SequenceEndEvent):
-            return found
-        if not isinstance(item, yaml.ScalarEvent):
-            raise ValueError("a list holds more than text")
-        if item.value:
-            found.append(item.value)
-    raise ValueError("it ends early")
 
 
 def _lines(front: str, dialect: Dialect) -> tuple[Fields, int]:
@@ -180,7 +116,7 @@ def _lines(front: str, dialect: Dialect) -> tuple[Fields, int]:
             block, has_lists = {}, key == _LISTED
             fields[key] = block
         else:
-            _set(fields, key, _value(written), dialect)
+            put_field(fields, key, _value(written), dialect)
     return fields, unread
 
 
