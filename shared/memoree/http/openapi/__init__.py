@@ -8,7 +8,8 @@ from memoree.http.admin.tenants import TENANTS_PATH
 from memoree.http.admin.tokens import TOKENS_PATH
 from memoree.http.answers import BULK_PATH, CALL_PATH, EVENTS_PATH, OPERATIONS_PATH
 from memoree.http.content import CONTENT_PATH
-from memoree.http.openapi import content, events, lists, memoryprotocol, protocol, tenants, tokens
+from memoree.http.mcp import MCP_PATH
+from memoree.http.openapi import content, events, lists, mcp, memoryprotocol, protocol, tenants, tokens
 from memoree.http.openapi.components import Components, Json
 from memoree.http.openapi.parts import add_plain_error
 from memoree.http.openapi.public import open_paths
@@ -46,6 +47,7 @@ def document(*, authorization: bool, metrics: bool) -> Json:
         "/v1/forget": {"post": memoryprotocol.forget(components)},
         "/v1/snapshot/{lsn}": {"get": memoryprotocol.snapshot()},
         "/v1/episode/{episode_id}": {"get": memoryprotocol.episode(components)},
+        MCP_PATH: {"post": mcp.post()},
         TOKENS_PATH: {"post": tokens.create_token(components), "get": tokens.list_tokens(components)},
         f"{TOKENS_PATH}/{{id}}": {"delete": tokens.revoke_token()},
         TENANTS_PATH: {"post": tenants.create_tenant(components), "get": tenants.list_tenants(components)},
