@@ -20,7 +20,7 @@ from .test_archive import archive, members, repacked, source
 
 __all__ = ["archive", "source"]
 
-ADDED_TABLES = ("erasures", "episodes", "forget_previews", "quota")
+ADDED_TABLES = ("erasures", "episodes", "forget_previews", "quota", "okf_nodes", "okf_postings", "okf_edges")
 ADDED_COLUMNS = ("erasure_row",)
 
 
