@@ -103,7 +103,7 @@ def test_the_statistics_of_the_pool_are_those_of_the_reference() -> None:
     assert lengths["concepts/echo"] == wanted["len_echo"]
     assert lengths["concepts/flour-supplier"] == wanted["len_flour_supplier"]
     rows_of_pool = {row.row_id for row in rows.every(db, files.BUNDLE) if row.node_id in lengths}
-    assert sum(posting[0] in rows_of_pool for posting in rows.postings(db, files.BUNDLE, "rye")) == wanted["df_rye"]
+    assert rows.posting_count_among(db, files.BUNDLE, "rye", rows_of_pool) == wanted["df_rye"]
 
 
 @pytest.mark.proves("okf-37", "okf-40", "okf-41")

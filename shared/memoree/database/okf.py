@@ -63,7 +63,6 @@ _FROM_SOURCE = """
     SELECT row_id, length FROM okf_nodes
     WHERE bundle = ? AND EXISTS (SELECT 1 FROM json_each(sources) WHERE value = ?)
 """
-_POSTINGS = "SELECT node_row, frequency, length FROM okf_postings WHERE bundle = ? AND term = ?"
 _SATURATIONS = """
     SELECT node_row, frequency / (frequency + ?3 + ?4 * length) FROM okf_postings WHERE bundle = ?1 AND term = ?2
 """
@@ -102,12 +101,6 @@ class NodeRow(NamedTuple):
     length: int
     sources: str
     fields: str
-
-
-class Posting(NamedTuple):
-    node_row: int
-    frequency: int
-    length: int
 
 
 class Edge(NamedTuple):
@@ -208,10 +201,6 @@ def supersessions(db: apsw.Connection, bundle: int) -> list[Supersession]:
 def from_source(db: apsw.Connection, bundle: int, source: str) -> dict[int, int]:
     """Lengths, by row, of nodes that name this source."""
     return dict(_rows(db, _FROM_SOURCE, (bundle, source)))
-
-
-def postings(db: apsw.Connection, bundle: int, term: str) -> list[Posting]:
-    return db.execute(_POSTINGS, (bundle, term)).fetchall()  # type: ignore[return-value]  # plain tuples: it is hot
 
 
 def saturations(db: apsw.Connection, bundle: int, term: str, base: float, slope: float) -> Iterable[tuple[int, float]]:

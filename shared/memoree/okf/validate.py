@@ -12,6 +12,7 @@ from typing import Any, Literal
 from memoree.okf import bundle, dates
 from memoree.okf.bundle import CANON, Findings, Tiers
 from memoree.okf.dialect import Dialect
+from memoree.okf.discipline import STATUSES
 from memoree.okf.ids import id_of
 from memoree.okf.node import SECRET, VISIBILITIES, Node, parse
 from memoree.okf.relations import SUPERSEDES, kind_of, resolved, targets
@@ -20,13 +21,7 @@ Severity = Literal["error", "warning", "info"]
 Exists = Callable[[str], bool]
 """Whether a bundle has a file of this path."""
 
-PLAN, TASK, IDEA = "plan", "task", "idea"
-STATUSES = {
-    PLAN: ("draft", "agreed", "in-progress", "done", "superseded"),
-    TASK: ("backlog", "in-progress", "done", "blocked"),
-    IDEA: ("spark", "incubating", "adopted", "rejected"),
-}
-"""By type, whatever its case."""
+TASK, IDEA = "task", "idea"
 _NEEDS_REASON = {
     TASK: ("blocked", "blocked_reason", "V8", "Task"),
     IDEA: ("rejected", "rejected_reason", "V11", "Idea"),
